@@ -1,0 +1,76 @@
+"""Everything that can go wrong and that a user can act on.
+
+ConvdynoError                 one clear sentence; carries the exit code
+├── UsageError (2)            what was given is not possible
+│   ├── UnknownName           no such network, engine, precision, ...; names the nearest
+│   ├── NotInstalled          an optional part is missing; names the install command
+│   ├── BadBlueprint          a network that cannot be built; names the node
+│   ├── BadStore              a results folder or record that cannot be used
+│   └── Refused               an engine cannot run this trial; says what it can
+├── NothingMeasured (4)       the budget ended before the first block
+└── TrialFailed (5)           a worker crashed, hung, ran out of memory or lost its loss to NaN
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ConvdynoError(Exception):
+    """A problem that is told to the user in one sentence, without a traceback."""
+
+    exit_code = 2
+
+
+class UsageError(ConvdynoError):
+    """What was asked for is not possible as it was given."""
+
+
+class UnknownName(UsageError):
+    """A name that nothing has; the sentence suggests the nearest."""
+
+    def __init__(self, kind: str, given: str, known: Iterable[str], see: str = "") -> None:
+        names = list(known)
+        near = closest(given, names)
+        hint = f"Did you mean {near!r}?" if near else f"There is: {', '.join(names)}."
+        super().__init__(f"no {kind} is called {given!r}. {hint}{' ' + see if see else ''}")
+
+
+class NotInstalled(UsageError):
+    """An optional part that is not installed."""
+
+
+class BadBlueprint(UsageError):
+    """A network description that breaks a rule."""
+
+
+class BadStore(UsageError):
+    """A results folder or a record that cannot be read or written."""
+
+
+class Refused(UsageError):
+    """A trial that an engine cannot run."""
+
+
+class NothingMeasured(ConvdynoError):
+    """The budget ended before anything was measured."""
+
+    exit_code = 4
+
+
+class TrialFailed(ConvdynoError):
+    """A trial that ended without a number; the status is the record's."""
+
+    exit_code = 5
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like the given one, or None when nothing is near."""
+    by_lower = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[near[0]] if near else None
