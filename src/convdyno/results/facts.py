@@ -1,0 +1,142 @@
+"""What the machine is, and what could disturb a measurement on it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SPEED_FLAGS = (
+    "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+    "amx_tile", "amx_bf16", "amx_fp16", "asimd", "bf16", "sve",
+)  # fmt: skip
+"""Instruction sets that decide how fast which precision is."""
+
+SPEED_VARIABLES = (
+    "OMP_", "KMP_", "GOMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "ATEN_", "TORCH", "PYTORCH_",
+    "XLA_", "JAX_", "TF_NUM_", "TF_XLA_", "TF_ENABLE_", "TF_GPU_", "TF_FORCE_", "KERAS_BACKEND",
+    "CUDA_", "NVIDIA_TF32", "NCCL_", "GLOO_", "GLIBC_TUNABLES", "MALLOC_", "LD_PRELOAD",
+)  # fmt: skip
+"""Beginnings of environment variables that change speed."""
+
+
+def machine() -> dict[str, Any]:
+    """The machine, as far as it decides speed."""
+    return {
+        "host": socket.gethostname(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "cpu": cpu_name(),
+        "architecture": platform.machine(),
+        "cores_physical": psutil.cpu_count(logical=False),
+        "cores_logical": psutil.cpu_count(),
+        "cores_usable": usable_cores(),
+        "cpu_flags": [flag for flag in SPEED_FLAGS if flag in cpu_flags()],
+        "memory_bytes": psutil.virtual_memory().total,
+        "hypervisor": "hypervisor" in cpu_flags(),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "huge_pages": _chosen(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "gpus": gpus(),
+        "environment": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(SPEED_VARIABLES)
+        },
+    }
+
+
+def usable_cores() -> int:
+    """How many cores this process may use: affinity and a container's quota considered."""
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    quota = (_read("/sys/fs/cgroup/cpu.max") or "max").split()
+    if len(quota) == 2 and quota[0] != "max":
+        cores = min(cores, max(1, int(quota[0]) // int(quota[1])))
+    return cores
+
+
+def cpu_name() -> str:
+    """The processor's model name."""
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    if sys.platform == "darwin":
+        return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
+    return platform.processor() or platform.machine()
+
+
+def cpu_flags() -> frozenset[str]:
+    """The processor's instruction sets, where the system tells."""
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        if line.startswith(("flags", "Features")):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def gpus() -> list[dict[str, str]]:
+    """The NVIDIA GPUs, as their driver's tool lists them."""
+    fields = "name,memory.total,driver_version,persistence_mode,clocks.max.sm"
+    text = _output("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader") or ""
+    names = [name.replace(".", "_") for name in fields.split(",")]
+    return [
+        dict(zip(names, (value.strip() for value in line.split(",")), strict=False))
+        for line in text.splitlines()
+    ]
+
+
+def disturbances() -> list[str]:
+    """What would disturb a measurement on this machine now, each with what to do."""
+    found = []
+    load, cores = os.getloadavg()[0], psutil.cpu_count() or 1
+    if load > 0.25 * cores:
+        found.append(
+            f"the load is {load:.1f} on {cores} cores: other work is running; "
+            "end it or expect contaminated blocks"
+        )
+    governor = _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if governor not in (None, "performance"):
+        found.append(
+            f"the CPU governor is {governor}: clocks will vary; "
+            "`cpupower frequency-set -g performance` fixes them"
+        )
+    if psutil.swap_memory().used > 64 << 20:
+        found.append("some memory is swapped out: free memory, or `swapoff -a`")
+    if "hypervisor" in cpu_flags():
+        found.append(
+            "this is a virtual machine: neighbours may take CPU time (steal), "
+            "which is recorded with every block; trust ratios more than absolute figures"
+        )
+    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+    if battery is not None and not battery.power_plugged:
+        found.append("the machine runs on its battery: plug it in")
+    return found
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _chosen(options: str | None) -> str | None:
+    """The bracketed word of a sysfs choice such as `always [madvise] never`."""
+    return options.partition("[")[2].partition("]")[0] or options if options else None
+
+
+def _output(*command: str) -> str | None:
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,152 @@
+"""What one trial produced, failures included: raw samples and where they came from.
+
+Nothing here is rounded and no statistic is stored: every figure is derived from the blocks.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import secrets
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from convdyno import __version__
+from convdyno.trial.spec import Trial
+
+SCHEMA: Literal[1] = 1
+
+Status = Literal["ok", "failed", "oom", "timeout", "nan", "refused", "interrupted"]
+"""How a trial ended; `interrupted` means that the run was ended before its plan was."""
+
+CONTAMINATED_SHARE = 0.10
+"""A block is contaminated when others used, or the hypervisor took, this share of all cores."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Block(_Frozen):
+    """A few steps timed together, with one wait for the device at the end."""
+
+    seconds: float
+    steps: int
+    turn: int = 0
+    """Which turn of its round the block belongs to; turns of one number are neighbours in time."""
+    foreign_share: float = 0.0
+    """CPU time that other processes used meanwhile, as a share of all cores."""
+    steal_share: float = 0.0
+    """Time that the hypervisor took away meanwhile, as a share of all cores."""
+    step_seconds: tuple[float, ...] | None = None
+    """Each step alone, when the trial measures latency."""
+
+    @property
+    def contaminated(self) -> bool:
+        """Whether something else disturbed the block."""
+        return max(self.foreign_share, self.steal_share) > CONTAMINATED_SHARE
+
+
+class Peak(_Frozen):
+    """How fast the device was seen to be at one kind of pure work."""
+
+    kind: str
+    per_second: float
+    """Floating-point operations per second; bytes per second for "copy"."""
+
+
+class Process(_Frozen):
+    """One fresh process: the cell's part of one round."""
+
+    round: int
+    sitting: int = 0
+    """Cells of one sitting were interleaved; with little memory a round has several sittings."""
+    host: str = ""
+    pid: int = 0
+    import_seconds: float | None = None
+    build_seconds: float | None = None
+    first_step_seconds: float | None = None
+    warmup_seconds: float | None = None
+    steady: bool | None = None
+    warmup: tuple[Block, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    first_loss: float | None = None
+    last_loss: float | None = None
+    recompilations: int = 0
+    """Compilations that happened inside the measurement."""
+    peak_memory_bytes: int | None = None
+    device_memory_bytes: int | None = None
+    peaks: tuple[Peak, ...] = ()
+
+    @property
+    def clean(self) -> tuple[Block, ...]:
+        """The blocks that count: undisturbed ones, or all where every one was disturbed."""
+        return tuple(b for b in self.blocks if not b.contaminated) or self.blocks
+
+
+class NetworkFacts(_Frozen):
+    """The network that was run, so that unlike ones are never compared."""
+
+    digest: str
+    parameters: int
+    macs: int
+    """Of one image's forward pass."""
+    image: tuple[int, int, int]
+    classes: int
+    nodes: int
+
+
+class Record(_Frozen):
+    """Everything one trial produced."""
+
+    schema_version: Literal[1] = SCHEMA
+    id: str
+    created: str
+    """UTC, ISO 8601."""
+    convdyno: str = __version__
+    trial: Trial
+    trial_digest: str
+    status: Status = "interrupted"
+    reason: str | None = None
+    network: NetworkFacts | None = None
+    settings: dict[str, Any] | None = None
+    """What `auto` became, and the framework's switches that change speed."""
+    versions: dict[str, str] = {}
+    machine: dict[str, Any] = {}
+    command: str = ""
+    """What to type to repeat it."""
+    processes: tuple[Process, ...] = ()
+    looks: int = 1
+    """How often the precision was looked at, if a look ended the run: the interval needs it."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def measured(self) -> tuple[Process, ...]:
+        """The processes that have at least one block."""
+        return tuple(process for process in self.processes if process.blocks)
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """The best rate seen of each kind of pure work."""
+        best: dict[str, float] = {}
+        for peak in (peak for process in self.processes for peak in process.peaks):
+            best[peak.kind] = max(best.get(peak.kind, 0.0), peak.per_second)
+        return best
+
+    def but(self, **changes: Any) -> Record:
+        """A copy with some fields replaced."""
+        return self.model_copy(update=changes)
+
+
+def new_record(trial: Trial, **facts: Any) -> Record:
+    """An empty record of a trial that is about to run."""
+    now = datetime.datetime.now(datetime.UTC)
+    name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{trial.network}-{trial.engine}").strip("-")
+    return Record(
+        id=f"{now:%Y%m%dT%H%M%S}-{name[:60]}-{trial.digest[:8]}-{secrets.token_hex(2)}",
+        created=now.isoformat(timespec="milliseconds"),
+        trial=trial,
+        trial_digest=trial.digest,
+        **facts,
+    )

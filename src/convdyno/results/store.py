@@ -1,0 +1,112 @@
+"""A folder of records: written atomically, read tolerantly."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from convdyno.errors import BadStore
+from convdyno.results.record import SCHEMA, Record
+
+
+@dataclass
+class Store:
+    """A results folder; `skipped` collects a sentence for each file that is not a record."""
+
+    folder: Path
+    skipped: list[str] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """Make the folder and prove that it can be written, before anything is measured."""
+        probe = self.folder / f".probe-{os.getpid()}.part"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with probe.open("wb") as file:
+                file.write(bytes(64 * 1024))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as wrong:
+            raise BadStore(
+                f"results cannot be written to {str(self.folder)!r}: {wrong.strerror}. "
+                "Choose another folder with --out."
+            ) from None
+        finally:
+            probe.unlink(missing_ok=True) if self.folder.is_dir() else None
+
+    def write(self, record: Record) -> Path:
+        """Write a record in place of its earlier state; a kill leaves the old or the new."""
+        part = self.folder / f".{record.id}.part"
+        path = self.folder / f"{record.id}.json"
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                file.write(record.model_dump_json(indent=1))
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as wrong:
+            part.unlink(missing_ok=True)
+            raise BadStore(
+                f"record {record.id} cannot be written to {str(self.folder)!r}: {wrong.strerror}"
+            ) from None
+        return path
+
+    def records(self) -> Iterator[Record]:
+        """All records, oldest first; anything else in the folder is named in `skipped`."""
+        if not self.folder.is_dir():
+            raise BadStore(
+                f"there is no results folder {str(self.folder)!r}; `convdyno bench` makes one"
+            )
+        self.skipped.clear()
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                yield read_record(path)
+            except BadStore as wrong:
+                self.skipped.append(str(wrong))
+
+    def find(self, wanted: str) -> Record:
+        """The record whose id is, starts with or contains `wanted`; `last` is the newest."""
+        records = list(self.records())
+        if wanted == "last" and records:
+            return records[-1]
+        exact = [r for r in records if r.id == wanted]
+        found = exact or [r for r in records if wanted in r.id]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise BadStore(
+                f"no record in {str(self.folder)!r} has {wanted!r} in its id; "
+                f"`convdyno results list` shows all {len(records)}"
+            )
+        raise BadStore(
+            f"{len(found)} records have {wanted!r} in their id, for example "
+            f"{found[0].id} and {found[1].id}: give more of it"
+        )
+
+
+def read_record(path: Path) -> Record:
+    """One record file; `BadStore` names the file and what is wrong with it."""
+    try:
+        text = path.read_bytes()
+    except OSError as wrong:
+        raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
+    try:
+        return Record.model_validate_json(text)
+    except ValidationError as wrong:
+        raise BadStore(f"{path} is not a record: {_why_not(text, wrong)}") from None
+
+
+def _why_not(text: bytes, wrong: ValidationError) -> str:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return "it is not complete JSON"
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version > SCHEMA:
+        return f"it has schema {version} and this version reads up to {SCHEMA}; update convdyno"
+    error = wrong.errors()[0]
+    return f"{'.'.join(map(str, error['loc'])) or 'the document'}: {error['msg']}"

@@ -1,0 +1,169 @@
+"""Is A faster than B? Paired ratios of rates, and verdicts that agree with the intervals shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from convdyno.stats import student
+from convdyno.stats.rounds import Evidence, Floats, Round, mean_variance, over_rounds
+from convdyno.stats.summary import alpha_after
+
+Verdict = Literal["faster", "slower", "equivalent", "undecided"]
+
+
+@dataclass(frozen=True, eq=False)
+class PairedRounds:
+    """Two cells measured in the same rounds; None where a cell has no blocks in a round."""
+
+    a: Sequence[Round | None]
+    b: Sequence[Round | None]
+
+    def complete(self) -> list[tuple[Round, Round]]:
+        """The rounds in which both cells were measured."""
+        both = zip(self.a, self.b, strict=True)
+        return [(a, b) for a, b in both if a is not None and b is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The ratio of A's rate to B's, its interval, and what may be said about it."""
+
+    ratio: float | None
+    """None when no round has both cells."""
+    low: float | None
+    high: float | None
+    level: float | None
+    """The level of this very interval: 1 - level is this comparison's share of the family's."""
+    p: float | None
+    """For no difference, of this comparison alone; faster or slower is p <= 1 - level."""
+    verdict: Verdict
+    rounds: int
+    reason: str = ""
+    """Why there is no interval."""
+
+
+def compare(
+    pairs: Sequence[PairedRounds],
+    delta: float = 0.01,
+    level: float = 0.95,
+    looks: int = 1,
+) -> list[Comparison]:
+    """Compare each pair, all of them as one family.
+
+    One round gives one log ratio, from the turns that both cells had in it; the interval is t over
+    rounds (see `Evidence.half_width`). p is the alpha at which that interval just reaches 1.
+
+    Holm's correction for m comparisons: sort by p and give the smallest alpha / m, the next
+    alpha / (m - 1), and so on as long as p is at most what it is given; the first that is not, and
+    all after it, get what that first one was given. Each interval is shown at the level 1 minus its
+    share. So an interval leaves out 1 exactly when Holm rejects "no difference", and interval and
+    verdict cannot disagree. When nothing differs, any pair at all is called faster or slower in at
+    most alpha of the experiments.
+
+    An interval inside 1 / (1 + delta) to 1 + delta is "equivalent", also when it leaves out 1. A
+    pair that differs by delta or more is wrongly called so in at most half of its own share; Holm's
+    promise for the family is about faster and slower only.
+
+    Pairs with fewer than two common rounds are undecided and not counted in m. `looks` is as in
+    `summary.interval`.
+    """
+    alpha = alpha_after(level, looks)
+    rounds = [pair.complete() for pair in pairs]
+    evidence = [_evidence(common) for common in rounds]
+    shares = iter(holm_shares([found for found in evidence if found is not None], alpha))
+    return [
+        _untested(common) if found is None else _judged(found, next(shares), delta)
+        for common, found in zip(rounds, evidence, strict=True)
+    ]
+
+
+def holm_shares(family: Sequence[Evidence], alpha: float) -> list[float]:
+    """The part of alpha at which each of a family is judged and shown, in the order given."""
+    shares = [0.0] * len(family)
+    share, going_on = 0.0, True
+    p_values = [found.p() for found in family]
+    for place, i in enumerate(sorted(range(len(family)), key=p_values.__getitem__)):
+        if going_on:
+            share = alpha / (len(family) - place)
+            going_on = bool(abs(family[i].centre) > family[i].half_width(share))
+        shares[i] = share
+    return shares
+
+
+def verdict(low: float, high: float, delta: float = 0.01) -> Verdict:
+    """What an interval of a ratio allows to say."""
+    if 1 / (1 + delta) <= low and high <= 1 + delta:
+        return "equivalent"
+    if low > 1:
+        return "faster"
+    if high < 1:
+        return "slower"
+    return "undecided"
+
+
+def noise_floor(
+    log_ratios: Sequence[float] | Floats, level: float = 0.95, power: float = 0.8
+) -> float:
+    """The smallest relative difference that such an experiment finds with probability `power`.
+
+    The log ratios are those of rounds in which the same trial was run as two cells. Their true
+    value is 0, so their spread is taken around 0: a bias of the order counts as noise. One round
+    cannot resolve anything: the floor is infinite.
+    """
+    ratios = np.asarray(log_ratios, dtype=np.float64)
+    rounds = len(ratios)
+    if rounds < 2:
+        return math.inf
+    error = math.sqrt(float(np.mean(ratios**2)) / rounds)
+    needed = student.quantile((1 + level) / 2, rounds - 1) + student.quantile(power, rounds - 1)
+    return math.expm1(needed * error)
+
+
+def log_ratio(a: Round, b: Round) -> tuple[float, float]:
+    """The log ratio of the rates of A and B in one round, and its variance by turns.
+
+    Only turns in which both have a block that counts are used. The variance is NaN with fewer than
+    two of them.
+    """
+    by_turn_a, by_turn_b = a.log_rates_by_turn(), b.log_rates_by_turn()
+    common = sorted(by_turn_a.keys() & by_turn_b.keys())
+    if not common:
+        return a.log_rate - b.log_rate, math.nan
+    differences = np.array([by_turn_a[turn] - by_turn_b[turn] for turn in common])
+    variance = float(mean_variance(differences)[0])
+    return a.during(common).log_rate - b.during(common).log_rate, variance
+
+
+def _evidence(rounds: Sequence[tuple[Round, Round]]) -> Evidence | None:
+    if len(rounds) < 2:
+        return None
+    logs, variances = zip(*(log_ratio(a, b) for a, b in rounds), strict=True)
+    return over_rounds(np.array(logs), np.array(variances))
+
+
+def _judged(found: Evidence, share: float, delta: float) -> Comparison:
+    centre, half = float(found.centre), float(found.half_width(share))
+    low, high = math.exp(centre - half), math.exp(centre + half)
+    return Comparison(
+        ratio=math.exp(centre),
+        low=low,
+        high=high,
+        level=1 - share,
+        p=found.p(),
+        verdict=verdict(low, high, delta),
+        rounds=found.rounds,
+    )
+
+
+def _untested(rounds: Sequence[tuple[Round, Round]]) -> Comparison:
+    if not rounds:
+        reason, ratio = "no round has both cells", None
+    else:
+        reason = "one round has both cells: how much processes differ was not seen"
+        ratio = math.exp(log_ratio(*rounds[0])[0])
+    return Comparison(ratio, None, None, None, None, "undecided", len(rounds), reason)

@@ -1,0 +1,47 @@
+"""Records as the statistics want them: rounds of blocks, and pairs of cells that took turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from convdyno.results.record import Process, Record
+from convdyno.stats.compare import PairedRounds
+from convdyno.stats.rounds import Round
+
+
+def rounds_of(record: Record) -> list[Round]:
+    """The measured rounds of a record."""
+    return [_round(process, record.trial.batch) for process in record.measured]
+
+
+def paired(a: Record, b: Record) -> PairedRounds:
+    """Two records side by side, round by round."""
+    sides = [{p.round: _round(p, r.trial.batch) for p in r.measured} for r in (a, b)]
+    numbers = sorted(sides[0].keys() | sides[1].keys())
+    return PairedRounds(*([side.get(number) for number in numbers] for side in sides))
+
+
+def comparable(records: Sequence[Record]) -> list[tuple[int, int]]:
+    """The pairs of measured cells that differ in one thing at the most, and not in the engine.
+
+    Engines run a network in their own ways; that two of them compute the same function has to be
+    shown before their ratio means anything.
+    """
+    measured = [i for i, record in enumerate(records) if record.measured]
+    return [
+        (a, b)
+        for place, a in enumerate(measured)
+        for b in measured[place + 1 :]
+        if len(axes := records[a].trial.differs_in(records[b].trial)) <= 1 and axes != ["engine"]
+    ]
+
+
+def _round(process: Process, images_per_step: int) -> Round:
+    blocks = process.blocks
+    return Round.of(
+        [block.seconds for block in blocks],
+        [block.steps for block in blocks],
+        images_per_step,
+        [block.contaminated for block in blocks],
+        [block.turn for block in blocks],
+    )

@@ -1,0 +1,109 @@
+"""What to run: one immutable, validated cell. Its digest is its identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from convdyno.errors import UsageError
+
+Mode = Literal["train", "infer"]
+Precision = Literal["fp32", "bf16", "fp16", "tf32"]
+Layout = Literal["auto", "nchw", "nhwc"]
+Switch = Literal["auto", "on", "off"]
+Kernels = Literal["native", "tuned"]
+Feed = Literal["batch", "fit"]
+OptimiserKind = Literal["sgd", "adam"]
+LossScale = Annotated[float, Field(gt=0)] | Literal["dynamic"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Optimiser(_Frozen):
+    """The update rule and its numbers; `docs/method.md` gives the mathematics."""
+
+    kind: OptimiserKind = "sgd"
+    rate: Annotated[float, Field(gt=0)] = 0.001
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    nesterov: bool = True
+    weight_decay: Annotated[float, Field(ge=0)] = 1e-4
+    """L2: this times the weight is added to its gradient."""
+    decay_on: Literal["all", "kernels"] = "all"
+
+
+class Trial(_Frozen):
+    """One cell: a network on an engine, with every condition that changes speed or result."""
+
+    network: str
+    engine: str
+    mode: Mode = "train"
+    batch: Annotated[int, Field(ge=1)]
+    """Images per device and step."""
+    precision: Precision = "fp32"
+    loss_scale: LossScale | None = None
+    """fp16 training only; None means dynamic there."""
+    layout: Layout = "auto"
+    compile: Switch = "auto"
+    kernels: Kernels = "native"
+    """What the framework's users write, or our fastest form of the same mathematics."""
+    feed: Feed = "batch"
+    """For Keras: one call a batch (`train_on_batch`), or one call for many (`fit`)."""
+    threads: Annotated[int, Field(ge=1)] | None = None
+    """CPU threads; None is one for each core that the worker may use."""
+    device: str = "auto"
+    image_size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
+    """Height and width; None is the network's own."""
+    classes: Annotated[int, Field(ge=2)] | None = None
+    width: Annotated[float, Field(gt=0)] = 1.0
+    auxiliary: bool = False
+    """Train with the network's auxiliary heads."""
+    data: str = "synthetic"
+    optimiser: Optimiser = Optimiser()
+    latency: bool = False
+    """Wait for the device after every step instead of after a block of steps."""
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Trial:
+        if self.loss_scale is not None and (self.precision != "fp16" or self.mode != "train"):
+            raise ValueError("a loss scale is for training in fp16")
+        if self.auxiliary and self.mode == "infer":
+            raise ValueError("auxiliary heads are for training; inference never runs them")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """The identity of the trial; defaults do not enter, so a new axis changes no digest."""
+        data = self.model_dump(mode="json", exclude_defaults=True)
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+    def differs_in(self, other: Trial) -> list[str]:
+        """The fields in which two trials differ."""
+        return [name for name in Trial.model_fields if getattr(self, name) != getattr(other, name)]
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        return f"{self.network} {self.engine} {self.mode} {self.precision} batch {self.batch}"
+
+
+def make_trial(**values: object) -> Trial:
+    """A trial from loose values; what does not fit is a sentence that names the field."""
+    from pydantic import ValidationError
+
+    try:
+        return Trial.model_validate(values)
+    except ValidationError as wrong:
+        raise UsageError(_sentence(wrong.errors()[0])) from None
+
+
+def _sentence(error: object) -> str:
+    assert isinstance(error, dict)
+    field = ".".join(str(part) for part in error["loc"] if not str(part).startswith("function-"))
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{field} cannot be {error['input']!r}: {message}" if field else message
