@@ -1,0 +1,380 @@
+"""The oracle: every op and update rule in NumPy and float64, slow and plain.
+
+Images here are what `contract.normalise` returns, (images, height, width, channels); everything is
+computed in float64 and in canonical layout. Other engines are tested against these functions.
+As an engine it runs tiny networks for inference.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.ops import (
+    LRN,
+    Act,
+    Add,
+    Concat,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    Mean,
+    Norm,
+    Op,
+    Pair,
+    Pool,
+    Quad,
+    Scale,
+    Widen,
+)
+from convdyno.engines.contract import (
+    Batch,
+    Engine,
+    Optimiser,
+    Probe,
+    Session,
+    Settings,
+    Trial,
+    Weights,
+    normalise,
+)
+from convdyno.errors import Refused
+
+Array = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[np.floating]]
+"""Weights by canonical name, in any float type."""
+
+ADAM_BETA1, ADAM_BETA2, ADAM_EPS = 0.9, 0.999, 1e-8
+
+
+@dataclass
+class Pass:
+    """One forward pass: the output of each node, and in training form the batch statistics."""
+
+    values: dict[str, Array] = field(default_factory=dict)
+    statistics: dict[str, Array] = field(default_factory=dict)
+    """Mean and population variance of the batch, by canonical name."""
+
+
+def forward(
+    blueprint: Blueprint, weights: Arrays, images: NDArray[np.floating], training: bool = False
+) -> Pass:
+    """Run a network; in training form batch norm uses the batch's own statistics."""
+    done = Pass()
+    for node in blueprint.nodes:
+        own = {
+            kind: np.asarray(weights[f"{node.name}/{kind}"], np.float64)
+            for kind in node.op.weights(*blueprint.shapes_in(node))
+        }
+        inputs = [done.values[name] for name in node.inputs]
+        match node.op:
+            case Input():
+                value = np.asarray(images, np.float64)
+            case Norm() as op if training:
+                own["mean"], own["variance"] = batch_statistics(inputs[0])
+                done.statistics[f"{node.name}/mean"] = own["mean"]
+                done.statistics[f"{node.name}/variance"] = own["variance"]
+                value = _norm(op, own, inputs[0])
+            case Dropout(rate) if training and rate:
+                raise Refused(
+                    f"{blueprint.name}: the reference has no random numbers to drop with at "
+                    f"{node.name!r}; compare training with dropout at rate 0"
+                )
+            case op:
+                value = COMPUTE[type(op)](op, own, *inputs)
+        done.values[node.name] = value
+    return done
+
+
+def logits(blueprint: Blueprint, weights: Arrays, images: NDArray[np.floating]) -> Array:
+    """The class scores of the first head as in use: running statistics, no dropout."""
+    answer = blueprint.for_inference()
+    return forward(answer, weights, images).values[answer.heads[0].node]
+
+
+def loss(
+    blueprint: Blueprint,
+    weights: Arrays,
+    images: NDArray[np.floating],
+    labels: NDArray[np.int64],
+) -> float:
+    """The training loss without L2: mean cross-entropy, summed over the heads by their weights."""
+    values = forward(blueprint, weights, images, training=True).values
+    return sum(head.weight * cross_entropy(values[head.node], labels) for head in blueprint.heads)
+
+
+def cross_entropy(scores: Array, labels: NDArray[np.int64]) -> float:
+    """The mean over a batch of -log softmax(scores)[label]."""
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    log_probability = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return -float(log_probability[np.arange(len(labels)), labels].mean())
+
+
+def finite_difference(
+    blueprint: Blueprint,
+    weights: Arrays,
+    images: NDArray[np.floating],
+    labels: NDArray[np.int64],
+    name: str,
+    index: tuple[int, ...],
+    h: float = 1e-5,
+) -> float:
+    """The derivative of the training loss by one number of one weight, by central difference."""
+
+    def at(step: float) -> float:
+        moved = np.array(weights[name], np.float64)
+        moved[index] += step
+        return loss(blueprint, {**weights, name: moved}, images, labels)
+
+    return (at(h) - at(-h)) / (2 * h)
+
+
+def batch_statistics(x: Array) -> tuple[Array, Array]:
+    """Mean and population variance of each channel."""
+    axes = tuple(range(x.ndim - 1))
+    return x.mean(axis=axes), x.var(axis=axes)
+
+
+def running_statistics(
+    blueprint: Blueprint, weights: Arrays, images: NDArray[np.floating]
+) -> dict[str, Array]:
+    """The running means and variances after one training step on this batch."""
+    batch = forward(blueprint, weights, images, training=True).statistics
+    after = {}
+    for node in blueprint.nodes:
+        if isinstance(node.op, Norm):
+            for name in (f"{node.name}/mean", f"{node.name}/variance"):
+                after[name] = node.op.decay * weights[name] + (1 - node.op.decay) * batch[name]
+    return after
+
+
+def decays(optimiser: Optimiser, name: str) -> bool:
+    """Whether the L2 term applies to the weight of that canonical name."""
+    return optimiser.decay_on == "all" or name.endswith("/kernel")
+
+
+def sgd(
+    w: Array, g: Array, v: Array, *, rate: float, momentum: float, nesterov: bool, decay: float
+) -> tuple[Array, Array]:
+    """One step of gradient descent with momentum: the new weight and velocity (zero at first)."""
+    g = g + decay * w
+    v = momentum * v + g
+    return w - rate * (g + momentum * v if nesterov else v), v
+
+
+def adam(
+    w: Array, g: Array, m: Array, s: Array, step: int, *, rate: float, decay: float
+) -> tuple[Array, Array, Array]:
+    """Step number `step` (1, 2, ...) of Adam: the new weight and moments (zero at first)."""
+    g = g + decay * w
+    m = ADAM_BETA1 * m + (1 - ADAM_BETA1) * g
+    s = ADAM_BETA2 * s + (1 - ADAM_BETA2) * g**2
+    mean, square = m / (1 - ADAM_BETA1**step), s / (1 - ADAM_BETA2**step)
+    return w - rate * mean / (np.sqrt(square) + ADAM_EPS), m, s
+
+
+def _conv(op: Conv, w: Mapping[str, Array], x: Array) -> Array:
+    windows = _windows(_padded(x, op.pad, 0.0), op.kernel, op.stride)
+    outputs = [
+        np.einsum("nyxchw,hwco->nyxo", part, kernel, optimize=True)
+        for part, kernel in zip(
+            np.split(windows, op.groups, axis=3),
+            np.split(w["kernel"], op.groups, axis=3),
+            strict=True,
+        )
+    ]
+    return np.concatenate(outputs, axis=3) + w.get("bias", np.zeros(1))
+
+
+def _norm(op: Norm, w: Mapping[str, Array], x: Array) -> Array:
+    normal = (x - w["mean"]) / np.sqrt(w["variance"] + op.eps)
+    return normal * w.get("scale", np.ones(1)) + w["offset"]
+
+
+def _act(op: Act, w: Mapping[str, Array], x: Array) -> Array:
+    match op.kind:
+        case "relu":
+            return np.maximum(x, 0)
+        case "relu6":
+            return np.clip(x, 0, 6)
+        case "leaky":
+            return np.where(x > 0, x, op.slope * x)
+        case "tanh":
+            return np.tanh(x)
+        case "sigmoid":
+            return 1 / (1 + np.exp(-x))
+
+
+def _pool(op: Pool, w: Mapping[str, Array], x: Array) -> Array:
+    if op.kind == "max":
+        highest: Array = _windows(_padded(x, op.pad, -np.inf), op.kernel, op.stride).max((-2, -1))
+        return highest
+    total = _windows(_padded(x, op.pad, 0.0), op.kernel, op.stride).sum((-2, -1))
+    cells = _padded(np.ones_like(x), op.pad, 1.0 if op.count_pad else 0.0)
+    average: Array = total / _windows(cells, op.kernel, op.stride).sum((-2, -1))
+    return average
+
+
+def _lrn(op: LRN, w: Mapping[str, Array], x: Array) -> Array:
+    squares = np.pad(x**2, ((0, 0), (0, 0), (0, 0), (op.radius, op.radius)))
+    near: Array = sliding_window_view(squares, 2 * op.radius + 1, axis=3).sum(-1)
+    normal: Array = x / (op.bias + op.alpha * near) ** op.beta
+    return normal
+
+
+def _padded(x: Array, pad: Quad, value: float) -> Array:
+    top, bottom, left, right = pad
+    return np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=value)
+
+
+def _windows(x: Array, kernel: Pair, stride: Pair) -> Array:
+    """(images, rows, columns, channels, kernel height, kernel width)."""
+    return sliding_window_view(x, kernel, axis=(1, 2))[:, :: stride[0], :: stride[1]]
+
+
+COMPUTE: dict[type[Op], Callable[..., Array]] = {
+    Conv: _conv,
+    Norm: _norm,
+    Act: _act,
+    Pool: _pool,
+    LRN: _lrn,
+    Mean: lambda op, w, x: x.mean(axis=(1, 2)),
+    Flatten: lambda op, w, x: x.reshape(len(x), -1),
+    Dense: lambda op, w, x: x @ w["kernel"] + w.get("bias", np.zeros(1)),
+    Dropout: lambda op, w, x: x,
+    Add: lambda op, w, *xs: functools.reduce(operator.add, xs),
+    Concat: lambda op, w, *xs: np.concatenate(xs, axis=-1),
+    Scale: lambda op, w, x: op.factor * x,
+    Widen: lambda op, w, x: np.pad(x, ((0, 0), (0, 0), (0, 0), (op.before, op.after))),
+}
+"""What each op computes as in use: (the op, its own weights, its inputs) -> its output."""
+
+
+class ReferenceSession:
+    """A network that NumPy runs, for inference."""
+
+    def __init__(self, blueprint: Blueprint, weights: Weights) -> None:
+        self.settings = Settings(
+            device="cpu",
+            device_name="NumPy",
+            layout="nhwc",
+            compiled=False,
+            threads=1,
+            flags={"arithmetic": "float64"},
+            warnings=("the reference engine is an oracle, not a contender: it is slow by design",),
+        )
+        self.clock = time.perf_counter_ns
+        self._blueprint = blueprint
+        self.load(weights)
+
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Batch:
+        """A batch as the network sees it."""
+        return normalise(images), labels.copy()
+
+    def train_step(self, batch: Batch) -> None:
+        """Refused: there is no backward pass here."""
+        raise Refused("the reference engine does not train; use --mode infer or another engine")
+
+    def infer_step(self, batch: Batch) -> None:
+        """One forward pass."""
+        self.logits(batch)
+
+    def wait(self) -> None:
+        """Nothing is ever pending."""
+
+    def loss(self) -> float:
+        """Refused: nothing is trained."""
+        raise Refused("the reference engine has no loss because it does not train")
+
+    def logits(self, batch: Batch) -> NDArray[np.float32]:
+        """The class scores of the first head."""
+        return logits(self._blueprint, self._weights, batch[0]).astype(np.float32)
+
+    def gradients(self, batch: Batch) -> Weights:
+        """Refused: `finite_difference` gives single derivatives."""
+        raise Refused(
+            "the reference engine has no backward pass; "
+            "`finite_difference` gives the derivative by one number"
+        )
+
+    def weights(self) -> Weights:
+        """All weights."""
+        return {name: array.copy() for name, array in self._weights.items()}
+
+    def load(self, weights: Weights) -> None:
+        """Replace all weights."""
+        self._weights = {name: weights[name].copy() for name in self._blueprint.weights}
+
+    def set_rate(self, rate: float) -> None:
+        """Of no effect."""
+
+    def compilations(self) -> int:
+        """Nothing is ever compiled."""
+        return 0
+
+    def memory_bytes(self) -> int | None:
+        """The device has no memory of its own."""
+        return None
+
+    def probes(self) -> Sequence[Probe]:
+        """NumPy's own matrix product and copy, and this engine's convolution."""
+        square = np.full((1024, 1024), 0.5)
+        product = np.empty_like(square)
+        image, kernel = np.full((1, 28, 28, 64), 0.5), np.full((3, 3, 64, 64), 0.5)
+        conv = Conv(64, (3, 3), pad=(1, 1, 1, 1))
+        source = np.full(1 << 24, 0.5)
+        target = np.empty_like(source)
+        return (
+            Probe("matmul", 2.0 * 1024**3, lambda: np.matmul(square, square, out=product)),
+            Probe(
+                "conv",
+                2.0 * conv.macs((28, 28, 64)),
+                lambda: _conv(conv, {"kernel": kernel}, image),
+            ),
+            Probe("copy", 2.0 * source.nbytes, lambda: np.copyto(target, source)),
+        )
+
+
+class ReferenceEngine:
+    """NumPy as an engine."""
+
+    def versions(self) -> dict[str, str]:
+        """NumPy's version."""
+        return {"numpy": np.__version__}
+
+    def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
+        """Load a network for inference."""
+        if trial.mode != "infer":
+            raise Refused("the reference engine only infers: give --mode infer, or another engine")
+        possible = {
+            "precision": ("fp32",),
+            "layout": ("auto", "nhwc"),
+            "compile": ("auto", "off"),
+            "device": ("auto", "cpu"),
+        }
+        for setting, values in possible.items():
+            given = getattr(trial, setting)
+            if given not in values:
+                raise Refused(
+                    f"the reference engine has no {setting} {given!r}, only {', '.join(values)}"
+                )
+        return ReferenceSession(blueprint, weights)
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether the host's memory did not suffice."""
+        return isinstance(error, MemoryError)
+
+
+def engine() -> Engine:
+    """The reference engine."""
+    return ReferenceEngine()

@@ -1,0 +1,172 @@
+"""The oracle against arithmetic done by hand."""
+
+import numpy as np
+import pytest
+from miniatures import MINIATURES, host_batch, lively_weights, plain, residual
+
+from convdyno.blueprint.draft import Draft
+from convdyno.blueprint.ops import LRN, Conv, Norm, Pool
+from convdyno.engines import reference
+from convdyno.engines.contract import Optimiser, Trial, normalise
+from convdyno.engines.reference import COMPUTE
+from convdyno.errors import Refused
+
+ROW = np.array([1.0, 2.0, 3.0]).reshape(1, 1, 3, 1)
+LAST_HANGS = {"kernel": (1, 2), "stride": (1, 2), "pad": (0, 0, 0, 1)}
+
+
+def compute(op, x, **weights):
+    return COMPUTE[type(op)](op, weights, x).ravel().tolist()
+
+
+def test_a_convolution_is_a_cross_correlation_with_zero_padding():
+    kernel = np.array([10.0, 1.0, 100.0]).reshape(1, 3, 1, 1)
+    op = Conv(1, (1, 3), pad=(0, 0, 1, 1))
+    assert compute(op, ROW, kernel=kernel) == [201.0, 312.0, 23.0]
+
+
+def test_each_group_of_channels_has_its_own_kernel():
+    kernel = np.array([2.0, 3.0, 5.0]).reshape(1, 1, 1, 3)
+    op = Conv(3, (1, 1), groups=3)
+    assert compute(op, ROW.reshape(1, 1, 1, 3), kernel=kernel) == [2.0, 6.0, 15.0]
+
+
+def test_padding_never_wins_a_maximum():
+    assert compute(Pool("max", **LAST_HANGS), -ROW) == [-1.0, -3.0]
+
+
+def test_an_average_counts_padding_only_if_it_says_so():
+    assert compute(Pool("average", **LAST_HANGS), ROW) == [1.5, 3.0]
+    assert compute(Pool("average", **LAST_HANGS, count_pad=True), ROW) == [1.5, 1.5]
+
+
+def test_local_response_is_normalised_by_the_sum_of_squares_nearby():
+    x = ROW.reshape(1, 1, 1, 3)
+    near = np.array([1 + 4, 1 + 4 + 9, 4 + 9])
+    expected = [1, 2, 3] / (2 + 0.5 * near) ** 0.75
+    np.testing.assert_allclose(compute(LRN(1, 0.5, 0.75, 2.0), x), expected)
+
+
+def test_batch_norm_in_training_has_mean_0_and_population_variance_1():
+    net = Draft("norm", (3, 3, 2))
+    net.norm = Norm(eps=1e-12)
+    blueprint = net.image.norm(name="norm").mean().done()
+    weights = {"norm/scale": np.ones(2), "norm/offset": np.zeros(2)}
+    weights |= {"norm/mean": np.zeros(2), "norm/variance": np.ones(2)}
+    images = normalise(host_batch(blueprint)[0])
+    value = reference.forward(blueprint, weights, images, training=True).values["norm"]
+    np.testing.assert_allclose(value.mean((0, 1, 2)), 0, atol=1e-12)
+    np.testing.assert_allclose(value.var((0, 1, 2)), 1, rtol=1e-9)
+
+
+def test_equal_scores_cost_the_log_of_the_number_of_classes():
+    assert reference.cross_entropy(np.zeros((3, 7)), np.array([0, 3, 6])) == pytest.approx(
+        np.log(7)
+    )
+
+
+def test_the_derivative_of_cross_entropy_by_a_bias_is_probability_minus_frequency():
+    blueprint = plain()
+    weights, (images, labels) = lively_weights(blueprint), host_batch(blueprint)
+    images = normalise(images)
+    scores = reference.forward(blueprint, weights, images, training=True).values["logits"]
+    probability = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    expected = probability.mean(0) - np.bincount(labels, minlength=5) / len(labels)
+    for index in range(5):
+        found = reference.finite_difference(
+            blueprint, weights, images, labels, "logits/bias", (index,)
+        )
+        assert found == pytest.approx(expected[index], abs=1e-8)
+
+
+def test_running_statistics_keep_the_decay():
+    blueprint = residual()
+    weights, images = lively_weights(blueprint), normalise(host_batch(blueprint)[0])
+    batch = reference.forward(blueprint, weights, images, training=True).statistics
+    after = reference.running_statistics(blueprint, weights, images)
+    for name, value in after.items():
+        np.testing.assert_allclose(value, 0.9 * weights[name] + 0.1 * batch[name])
+
+
+def test_two_steps_of_nesterov_by_hand():
+    rule = {"rate": 0.5, "momentum": 0.5, "nesterov": True, "decay": 0.1}
+    w, v = reference.sgd(np.array(1.0), np.array(1.0), np.array(0.0), **rule)
+    assert (w, v) == (1 - 0.5 * (1.1 + 0.55), 1.1)
+    w2, v2 = reference.sgd(w, np.array(0.0), v, **rule)
+    assert v2 == pytest.approx(0.55 + 0.1 * w)
+    assert w2 == pytest.approx(w - 0.5 * (0.1 * w + 0.5 * v2))
+
+
+def test_the_first_step_of_adam_is_the_rate_whatever_the_gradient():
+    for gradient in (1e-3, 1.0, -50.0):
+        w, _, _ = reference.adam(
+            np.array(2.0), np.array(gradient), np.array(0.0), np.array(0.0), 1, rate=0.1, decay=0.0
+        )
+        assert w == pytest.approx(2 - 0.1 * np.sign(gradient), rel=1e-5)
+
+
+def test_l2_can_be_kept_to_kernels():
+    both, kernels = Optimiser(), Optimiser(decay_on="kernels")
+    assert [reference.decays(both, n) for n in ("a/kernel", "a/bias")] == [True, True]
+    assert [reference.decays(kernels, n) for n in ("a/kernel", "a/bias")] == [True, False]
+
+
+def test_training_with_dropout_is_refused():
+    blueprint = Draft("drop", (2, 2, 1)).image.flatten().dropout(0.5).logits(2).done()
+    weights, (images, labels) = lively_weights(blueprint), host_batch(blueprint)
+    with pytest.raises(Refused, match="dropout"):
+        reference.loss(blueprint, weights, normalise(images), labels)
+    assert reference.logits(blueprint, weights, normalise(images)).shape == (4, 2)
+
+
+def trial(**values):
+    return Trial(network="mini", engine="reference", batch=4, **{"mode": "infer", **values})
+
+
+@pytest.mark.parametrize("name", MINIATURES)
+def test_the_engine_infers_every_miniature(name):
+    blueprint = MINIATURES[name]()
+    weights = lively_weights(blueprint)
+    images, labels = host_batch(blueprint)
+    session = reference.engine().open(blueprint, trial(), weights)
+    batch = session.place(images, labels)
+    session.infer_step(batch)
+    session.wait()
+    expected = reference.logits(blueprint, weights, normalise(images))
+    np.testing.assert_allclose(session.logits(batch), expected, rtol=1e-6)
+    assert session.logits(batch).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"mode": "train"}, "only infers"),
+        ({"precision": "bf16"}, "no precision 'bf16', only fp32"),
+        ({"layout": "nchw"}, "no layout 'nchw', only auto, nhwc"),
+        ({"device": "cuda"}, "no device 'cuda', only auto, cpu"),
+    ],
+)
+def test_what_the_engine_cannot_do_is_refused(values, sentence):
+    with pytest.raises(Refused, match=sentence):
+        reference.engine().open(plain(), trial(**values), lively_weights(plain()))
+
+
+def test_a_session_of_the_engine_does_not_train():
+    session = reference.engine().open(plain(), trial(), lively_weights(plain()))
+    batch = session.place(*host_batch(plain()))
+    for refused in (
+        lambda: session.train_step(batch),
+        session.loss,
+        lambda: session.gradients(batch),
+    ):
+        with pytest.raises(Refused):
+            refused()
+
+
+def test_the_engine_has_probes_of_three_kinds():
+    session = reference.engine().open(plain(), trial(), lively_weights(plain()))
+    found = session.probes()
+    assert [probe.kind for probe in found] == ["matmul", "conv", "copy"]
+    for probe in found:
+        probe.run()
+        assert probe.work > 1e6
