@@ -1,0 +1,34 @@
+# make bench: set up, benchmark ResNet-50 here, print the result.   make test: set up, run every test.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: bench test lint speed clean
+
+bench: .make/torch
+	$(BIN)/convdyno bench resnet50 --precision fp32,bf16 --budget 3m
+
+test: .make/test lint
+	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -m slow
+
+lint: .make/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Speed of convdyno itself, against its peers; not part of the tests, because machines are noisy.
+speed: .make/test
+	$(BIN)/python benchmarks/torch_loop.py
+	$(BIN)/python benchmarks/overhead.py
+
+.make/torch .make/test: .make/%: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e '.[$*]'
+	@mkdir -p .make && touch $@
+
+# Debian keeps venv in a package of its own.
+.venv/bin/python:
+	$(PYTHON) -m venv .venv || { rm -rf .venv; apt-get update -q && apt-get install -qy python3-venv && $(PYTHON) -m venv .venv; }
+
+clean:
+	rm -rf .venv .make build dist

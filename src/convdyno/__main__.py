@@ -1,0 +1,5 @@
+"""`python -m convdyno`."""
+
+from convdyno.cli.main import main
+
+main()

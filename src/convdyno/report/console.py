@@ -1,0 +1,271 @@
+"""Results for people: plain words on a terminal, plain text anywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from convdyno.report.document import Compared
+from convdyno.report.rows import Row, describe
+from convdyno.report.words import gmac, noun, percent, quantity, rate
+from convdyno.results.record import Record
+from convdyno.stats.compare import Comparison
+from convdyno.trial.spec import Trial
+
+MOST_COMPARISONS = 12
+"""How many ratios the terminal shows; `--json` has all."""
+RIGHT = ("images/s", "of peak", "memory", "parameters", "macs", "matmul", "convolution", "copy")
+"""Columns of figures that stand right."""
+PLAIN_WIDTH = 160
+"""Columns where there is no terminal to fit."""
+
+
+class Screen:
+    """Where results are printed."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        out = file or sys.stdout
+        self._console = Console(
+            file=out, highlight=False, markup=False, width=None if out.isatty() else PLAIN_WIDTH
+        )
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """One line of text, printed as it is."""
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+    def table(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Rows of one shape as a table; numbers stand right."""
+        if not rows:
+            self.line("(none)")
+            return
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+        for name, value in rows[0].items():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            right = number or name in RIGHT
+            table.add_column(name, justify="right" if right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(_cell(value)) for value in row.values()))
+        self._console.print(table)
+
+    def network(
+        self, name: str, image: Sequence[int], classes: int, parameters: int, macs: int
+    ) -> None:
+        """One line that says what a network is."""
+        self.line(
+            f"{name}: {gmac(macs)} forward, {quantity(parameters)} parameters, "
+            f"{_by(image)} -> {classes} classes",
+            style="bold",
+        )
+
+    def bench(self, rows: Sequence[Row], compared: Sequence[Compared]) -> None:
+        """The outcome of a benchmark: what was run, how fast, what is faster, what to mind."""
+        self._conditions(rows)
+        self.table([_headline(row, rows) for row in rows])
+        measured = [row for row in rows if row.headline is not None]
+        if measured:
+            self.line()
+        for row in measured:
+            self.line(f"{_name(row, rows)}: {describe(row)}")
+        if compared:
+            self.line()
+        for a, b, found in compared[:MOST_COMPARISONS]:
+            self.line(sentence(rows[a].trial, rows[b].trial, found))
+        if len(compared) > MOST_COMPARISONS:
+            self.line(f"({len(compared) - MOST_COMPARISONS} more comparisons with --json)")
+        self._problems(rows)
+
+    def results(self, rows: Sequence[Row]) -> None:
+        """One line a record."""
+        self.table(
+            [
+                {
+                    "record": row.id,
+                    "trial": row.trial.label,
+                    "status": row.status,
+                    "images/s": rate(row.images_per_second),
+                    "95 % interval": _interval(row),
+                    "rounds": row.rounds,
+                }
+                for row in rows
+            ]
+        )
+
+    def record(self, record: Record, row: Row) -> None:
+        """One record in full."""
+        self.line(f"{record.id}, {record.created}, convdyno {record.convdyno}")
+        self.bench([row], [])
+        self.line()
+        flags = (record.settings or {}).get("flags", {})
+        if flags:
+            self.line("flags: " + ", ".join(f"{key} = {value}" for key, value in flags.items()))
+        for process in record.processes:
+            times = (
+                f"{1e3 * b.seconds / b.steps:.4g}{'*' if b.contaminated else ''}"
+                for b in process.blocks
+            )
+            self.line(f"round {process.round + 1}, ms per step in each block: {' '.join(times)}")
+        if row.contaminated:
+            self.line("(* disturbed by other work)")
+        self.line(f"repeat it with: {record.command}")
+
+    def doctor(self, report: dict[str, Any]) -> None:
+        """The machine, its engines, its fast precisions and what to do."""
+        machine = report["machine"]
+        self.line(_machine(machine), style="bold")
+        self.line(f"instruction sets: {' '.join(machine['cpu_flags']) or 'unknown'}")
+        self.line(f"GPUs: {', '.join(gpu['name'] for gpu in machine['gpus']) or 'none found'}")
+        for name, version in report["engines"].items():
+            self.line(f"engine {name}: {version}")
+        for name, install in report["missing"].items():
+            self.line(f"engine {name}: not installed; {install}")
+        if report.get("peaks"):
+            self.line()
+            self.table([_peak(row, report["peaks"]) for row in report["peaks"]])
+        self.line()
+        minds = [*report["disturbances"]]
+        for row in report.get("peaks", []):
+            minds += [f"{row['engine']}: {warning}" for warning in row.get("warnings", ())]
+        for mind in minds:
+            self.line(f"mind: {mind}", style="yellow")
+        if not minds:
+            self.line("nothing was found that would disturb a measurement", style="green")
+
+    def _conditions(self, rows: Sequence[Row]) -> None:
+        """What all rows have in common: networks, machine, settings."""
+        networks = {row.network.digest: row for row in rows if row.network is not None}
+        for row in networks.values():
+            facts = row.network
+            assert facts is not None
+            self.network(
+                row.trial.network, facts.image, facts.classes, facts.parameters, facts.macs
+            )
+        for text in dict.fromkeys(_setting(row) for row in networks.values()):
+            self.line(text)
+        if networks:
+            self.line()
+
+    def _problems(self, rows: Sequence[Row]) -> None:
+        cells: dict[str, list[str]] = {}
+        for row in rows:
+            for warning in row.warnings:
+                cells.setdefault(f"mind: {warning}", []).append(_name(row, rows))
+        failed = [row for row in rows if row.status not in ("ok", "interrupted")]
+        if cells or failed:
+            self.line()
+        for text, names in cells.items():
+            where = "" if len(names) == len(rows) else f" ({'; '.join(names)})"
+            self.line(text + where, style="yellow")
+        for row in failed:
+            self.line(f"{_name(row, rows)}: {row.status}: {row.record.reason}", style="red")
+
+
+def sentence(a: Trial, b: Trial, found: Comparison) -> str:
+    """A comparison in words."""
+    axes = a.differs_in(b)
+    names = [", ".join(_axis(trial, name) for name in axes) or trial.label for trial in (a, b)]
+    rest = [
+        _axis(a, name) for name in ("network", "mode", "precision", "batch") if name not in axes
+    ]
+    place = f" ({', '.join(rest)})"
+    if found.ratio is None:
+        return f"{names[0]} and {names[1]}{place}: undecided; {found.reason}"
+    ratio = f"{found.ratio:.3f} times the images/s"
+    if found.low is None or found.high is None:
+        return f"{names[0]} has {ratio} of {names[1]}{place}: undecided; {found.reason}"
+    interval = f"[{found.low:.3f}, {found.high:.3f}]"
+    words = {
+        "faster": f"{names[0]} is faster than {names[1]}{place}: {ratio} {interval}",
+        "slower": f"{names[0]} is slower than {names[1]}{place}: {ratio} {interval}",
+        "equivalent": f"{names[0]} and {names[1]} are equivalent{place}: {ratio} {interval}",
+        "undecided": f"{names[0]} and {names[1]} are undecided{place}: {ratio} {interval}",
+    }
+    return words[found.verdict]
+
+
+def _headline(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+    trial = row.trial
+    several = {name for other in rows for name in trial.differs_in(other.trial)}
+    shown: dict[str, Any] = {"network": trial.network} if "network" in several else {}
+    shown |= {"engine": trial.engine, "precision": trial.precision}
+    shown |= {"batch": trial.batch, "global batch": trial.batch}
+    shown |= {name: _axis(trial, name, bare=True) for name in sorted(several - shown.keys())}
+    return shown | {
+        "images/s": rate(row.images_per_second),
+        "95 % interval": _interval(row),
+        "of peak": percent(row.share_of_peak),
+        "memory": quantity(row.memory_bytes, "B") if row.memory_bytes else "-",
+        "status": row.status,
+    }
+
+
+def _name(row: Row, rows: Sequence[Row]) -> str:
+    """What tells a row from the others, or its engine and precision when it is alone."""
+    axes = {name for other in rows for name in row.trial.differs_in(other.trial)}
+    names = [name for name in type(row.trial).model_fields if name in axes]
+    return ", ".join(_axis(row.trial, name) for name in names or ("engine", "precision"))
+
+
+def _axis(trial: Trial, name: str, *, bare: bool = False) -> str:
+    value = getattr(trial, name)
+    if name in ("network", "engine", "mode", "precision", "data") or bare:
+        return _by(value) if isinstance(value, tuple) else str(value)
+    return f"{name.replace('_', ' ')} {_by(value) if isinstance(value, tuple) else value}"
+
+
+def _setting(row: Row) -> str:
+    record = row.record
+    settings = record.settings or {}
+    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    mode = {"train": "training", "infer": "inference"}[row.trial.mode]
+    data = {
+        "synthetic": "synthetic data on the device",
+        "synthetic-host": "synthetic data fed by the host",
+    }
+    return (
+        f"{mode}, {data.get(row.trial.data, row.trial.data)}; {settings.get('device_name')}, "
+        f"{noun(settings.get('threads', 1), 'thread')}, layout {settings.get('layout')}; {versions}"
+    )
+
+
+def _interval(row: Row) -> str:
+    return "-" if row.low is None else f"{rate(row.low)} to {rate(row.high)}"
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    return (
+        f"{machine['host']}: {machine['cpu']}, {machine['cores_usable']} of "
+        f"{noun(machine['cores_logical'], 'core')} usable, "
+        f"{quantity(machine['memory_bytes'], 'B')} of memory, {machine['system']}"
+    )
+
+
+def _peak(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One precision of one engine: what it reaches, and whether that makes it worth using."""
+    plain = next((r for r in rows if r["engine"] == row["engine"] and r["precision"] == "fp32"), {})
+    gain = row["matmul"] / plain["matmul"] if "matmul" in row and "matmul" in plain else None
+    verdict = row.get("refused", "")
+    if gain is not None and row["precision"] != "fp32":
+        verdict = f"{gain:.2g} x fp32" + (": fast" if gain > 1.2 else ": not worth it here")
+    return {
+        "engine": row["engine"],
+        "precision": row["precision"],
+        "matmul": quantity(row["matmul"], "FLOP/s") if "matmul" in row else "-",
+        "convolution": quantity(row["conv"], "FLOP/s") if "conv" in row else "-",
+        "copy": quantity(row["copy"], "B/s") if "copy" in row else "-",
+        "": verdict,
+    }
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,65 @@
+"""Records as CSV: our columns, and the older tools' beside them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from convdyno.report.rows import Row
+
+COLUMNS = (
+    "id", "created", "status", "reason", "network", "network_digest", "parameters", "macs",
+    "engine", "mode", "precision", "batch", "image_size", "classes", "width", "layout", "compile",
+    "threads", "device", "data", "images_per_second", "low", "high", "interval_basis", "rounds",
+    "blocks", "contaminated_blocks", "step_seconds", "first_step_seconds", "flops", "peak_flops",
+    "share_of_peak", "memory_bytes",
+)  # fmt: skip
+"""Ours, in this order, with full precision."""
+
+OLDER = (
+    "mean_speed", "Mean_Time_Per_Step", "speed_uncertainty", "Speed_Jitter", "gpu_type", "num_gpu",
+    "staged_from",
+)  # fmt: skip
+"""The columns of the Deep MNIST collector, by its own names."""
+
+
+def write_csv(rows: Iterable[Row], file: TextIO) -> None:
+    """Write a header and one line for each record."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow((*COLUMNS, *OLDER))
+    for row in rows:
+        values = _values(row)
+        writer.writerow([_text(values[name]) for name in (*COLUMNS, *OLDER)])
+
+
+def _values(row: Row) -> dict[str, Any]:
+    data = row.to_data()
+    trial: dict[str, Any] = data.pop("trial")
+    settings = row.record.settings or {}
+    image = row.network.image if row.network else trial["image_size"]
+    on_cpu = settings.get("device", "cpu") == "cpu"
+    return trial | data | {
+        "low": row.low,
+        "high": row.high,
+        "image_size": "x".join(map(str, image)) if image else None,
+        "classes": row.network.classes if row.network else trial["classes"],
+        "layout": settings.get("layout", trial["layout"]),
+        "threads": settings.get("threads", trial["threads"]),
+        "device": settings.get("device", trial["device"]),
+        "Mean_Time_Per_Step": data["mean_time_per_step"],
+        "Speed_Jitter": data["speed_jitter"],
+        "gpu_type": None if on_cpu else settings.get("device_name"),
+        "num_gpu": 0 if on_cpu else 1,
+        "staged_from": trial["data"],
+    }  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    """A value for a spreadsheet; text that it would take for a formula is quoted."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return repr(value)
+    text = str(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -1,0 +1,138 @@
+"""Timing: blocks of steps with one wait at the end, warm-up until steady, nothing else inside."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import psutil
+
+from convdyno.results.record import Block
+from convdyno.stats.steady import Steady
+
+BLOCK_SECONDS = 0.2
+"""A block lasts at least this long, so that clock and counters resolve it."""
+
+
+COUNTER_SECONDS = 0.02
+"""The system's CPU counters tick in hundredths of a second and say nothing of shorter times."""
+
+
+@dataclass
+class Meter:
+    """Times blocks of one kind of step."""
+
+    run: Callable[[int], None]
+    """Enqueue so many steps."""
+    wait: Callable[[], None]
+    clock: Callable[[], int]
+    latency: bool = False
+    steps_per_block: int = 1
+
+    def block(self, turn: int = 0) -> Block:
+        """Run and time one block."""
+        steps, each = self.steps_per_block, None
+        before = _cpu_clock()
+        if self.latency:
+            each = self._time_each(steps)
+            seconds = sum(each)
+        else:
+            seconds = self._time_all(steps)
+        foreign, steal = _others(before, _cpu_clock())
+        return Block(
+            seconds=seconds,
+            steps=steps,
+            turn=turn,
+            foreign_share=foreign,
+            steal_share=steal,
+            step_seconds=each,
+        )
+
+    def warm_up(self, seconds: float) -> tuple[list[Block], bool]:
+        """Run blocks until steady, for `seconds` at the most; size the blocks on the way."""
+        steady = Steady(window=2, minimum_seconds=1.0, maximum_seconds=seconds)
+        blocks = []
+        while not steady.over:
+            block = self.block()
+            blocks.append(block)
+            steady.add(block.steps / block.seconds, block.seconds)
+            if block.seconds < BLOCK_SECONDS:
+                growth = min(10.0, 1.2 * BLOCK_SECONDS / block.seconds)
+                self.steps_per_block = math.ceil(self.steps_per_block * growth)
+        return blocks, steady.reached
+
+    def turn(self, turn: int, blocks: int) -> list[Block]:
+        """A group of blocks; contaminated ones are measured again, once, and kept."""
+        with gc_paused():
+            if self.steps_per_block > 1:
+                # A process that was stopped comes back to cold caches: one step that is not timed.
+                self.run(1)
+                self.wait()
+            measured = [self.block(turn) for _ in range(blocks)]
+            again = sum(block.contaminated for block in measured)
+            return measured + [self.block(turn) for _ in range(again)]
+
+    def _time_all(self, steps: int) -> float:
+        start = self.clock()
+        self.run(steps)
+        self.wait()
+        return (self.clock() - start) / 1e9
+
+    def _time_each(self, steps: int) -> tuple[float, ...]:
+        run, wait, clock = self.run, self.wait, self.clock
+        ticks = [clock()]
+        for _ in range(steps):
+            run(1)
+            wait()
+            ticks.append(clock())
+        return tuple((b - a) / 1e9 for a, b in pairwise(ticks))
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Python's cyclic collector collects now and then waits outside."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class _CpuClock:
+    wall: float
+    busy: float
+    steal: float
+    own: float
+
+
+def _cpu_clock() -> _CpuClock:
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    steal = getattr(times, "steal", 0.0)
+    twice = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+    own = os.times()
+    return _CpuClock(
+        wall=time.perf_counter(),
+        busy=sum(times) - idle - steal - twice,
+        steal=steal,
+        own=own.user + own.system + own.children_user + own.children_system,
+    )
+
+
+def _others(before: _CpuClock, after: _CpuClock) -> tuple[float, float]:
+    """The share of all cores that other processes used, and that the hypervisor took."""
+    wall = after.wall - before.wall
+    if wall < COUNTER_SECONDS:
+        return 0.0, 0.0
+    capacity = wall * (os.cpu_count() or 1)
+    foreign = (after.busy - before.busy) - (after.own - before.own)
+    steal = after.steal - before.steal
+    return min(1.0, max(0.0, foreign / capacity)), min(1.0, max(0.0, steal / capacity))

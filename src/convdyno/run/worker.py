@@ -1,0 +1,266 @@
+"""One process running one trial, told what to do by JSON lines on standard input.
+
+Each command is answered by one line `{"event": ..., ...}` on what was standard output; whatever a
+framework prints goes to standard error instead. Any failed run can be repeated by hand:
+
+    echo '{"do": "open", "trial": {...}}' | python -m convdyno.run.worker
+
+| command | answer |
+|---|---|
+| `{"do": "open", "trial": {...}}`        | `opened`: facts, settings, times so far |
+| `{"do": "warm", "seconds": 10}`         | `warmed`: warm-up blocks, whether steady |
+| `{"do": "measure", "turn": 0, "blocks": 5}` | `measured`: the blocks |
+| `{"do": "probe"}`                       | `probed`: peaks |
+| `{"do": "close"}`                       | `closed`: last loss, memory; the process ends |
+
+While opening, `progress` lines tell that it is alive. A failure is answered by `failed` with a
+status and a reason, and the process ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+import psutil
+
+from convdyno.errors import ConvdynoError, Refused, UsageError
+from convdyno.trial.spec import Trial
+
+
+class LossLost(Exception):
+    """The loss is no longer a number."""
+
+
+class Worker:
+    """A trial in this process, from opening to closing."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+        self.compilations = 0
+
+    def say(self, event: str, **facts: Any) -> None:
+        """Answer one line."""
+        self.out.write(json.dumps({"event": event, **facts}) + "\n")
+        self.out.flush()
+
+    def open(self, trial: dict[str, Any]) -> None:
+        """Import the engine, build the network, load it and make the first step."""
+        self.trial = Trial.model_validate(trial)
+        start = time.perf_counter()
+        # Imports of numpy and of the framework are what a worker is for, and are timed.
+        from convdyno.blueprint.weights import initial_weights
+        from convdyno.data.synthetic import synthetic_batch
+        from convdyno.engines import registry
+        from convdyno.run.measure import Meter
+        from convdyno.zoo.registry import build
+
+        engine = self.engine = registry.load(self.trial.engine)
+        imported = time.perf_counter()
+        self.say("progress", what="imported")
+
+        trial_ = self.trial
+        blueprint = build(
+            trial_.network, trial_.image_size, trial_.classes, trial_.width, trial_.auxiliary
+        )
+        session = engine.open(blueprint, trial_, initial_weights(blueprint, trial_.seed))
+        host = synthetic_batch(blueprint.image, blueprint.classes, trial_.batch, trial_.seed)
+        batch = session.place(*host)
+        session.wait()
+        built = time.perf_counter()
+        self.say("progress", what="built")
+
+        step = session.train_step if trial_.mode == "train" else session.infer_step
+        if trial_.data == "synthetic-host":
+            place = session.place
+
+            def run(steps: int) -> None:
+                for _ in range(steps):
+                    step(place(*host))
+        else:
+
+            def run(steps: int) -> None:
+                for _ in range(steps):
+                    step(batch)
+
+        self.session = session
+        self.meter = Meter(run, session.wait, session.clock, trial_.latency)
+        first = self.meter.block()
+        self.first_loss = self._loss()
+        self.say(
+            "opened",
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            import_seconds=imported - start,
+            build_seconds=built - imported,
+            first_step_seconds=first.seconds,
+            first_loss=self.first_loss,
+            versions=engine.versions(),
+            settings=_plain(session.settings),
+            network={
+                "digest": blueprint.digest,
+                "parameters": blueprint.parameters,
+                "macs": blueprint.macs,
+                "image": blueprint.image,
+                "classes": blueprint.classes,
+                "nodes": len(blueprint.nodes),
+            },
+        )
+
+    def warm(self, seconds: float) -> None:
+        """Warm up until steady, for so many seconds at the most."""
+        from convdyno.run.measure import gc_paused
+
+        start = time.perf_counter()
+        with gc_paused():
+            blocks, steady = self.meter.warm_up(seconds)
+        self.compilations = self.session.compilations()
+        self._loss()
+        self.say(
+            "warmed",
+            warmup=[block.model_dump() for block in blocks],
+            warmup_seconds=time.perf_counter() - start,
+            steady=steady,
+            memory_bytes=psutil.Process().memory_info().rss,
+        )
+
+    def measure(self, turn: int, blocks: int) -> None:
+        """Measure one turn."""
+        measured = self.meter.turn(turn, blocks)
+        self.say(
+            "measured",
+            blocks=[block.model_dump() for block in measured],
+            last_loss=self._loss(),
+            recompilations=self.session.compilations() - self.compilations,
+        )
+
+    def probe(self) -> None:
+        """Measure the device's peaks."""
+        from convdyno.run.probes import probe
+
+        self.say("probed", peaks=[peak.model_dump() for peak in probe(self.session)])
+
+    def close(self) -> None:
+        """Say what is left to say, and end."""
+        self.say(
+            "closed",
+            peak_memory_bytes=_peak_memory_bytes(),
+            device_memory_bytes=self.session.memory_bytes(),
+        )
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether an error means that memory did not suffice."""
+        engine = getattr(self, "engine", None)
+        return isinstance(error, MemoryError) or (
+            engine is not None and engine.out_of_memory(error)
+        )
+
+    def _loss(self) -> float | None:
+        if self.trial.mode == "infer":
+            return None
+        loss = self.session.loss()
+        if not math.isfinite(loss):
+            raise LossLost(
+                f"the loss became {loss}: the learning rate {self.trial.optimiser.rate:g} "
+                f"may be too high for {self.trial.network} in {self.trial.precision}"
+            )
+        return loss
+
+
+def main() -> None:
+    """Answer commands until closed, or until the parent is gone."""
+    out = _claim_output()
+    _end_with_parent()
+    _be_first_to_go()
+    worker = Worker(out)
+    commands: dict[str, Callable[..., None]] = {
+        "open": worker.open,
+        "warm": worker.warm,
+        "measure": worker.measure,
+        "probe": worker.probe,
+        "close": worker.close,
+    }
+    for line in sys.stdin:
+        command = json.loads(line)
+        name = command.pop("do")
+        try:
+            commands[name](**command)
+        except Exception as error:
+            worker.say("failed", **_failure(worker, error))
+            sys.exit(1)
+        if name == "close":
+            return
+
+
+def _failure(worker: Worker, error: Exception) -> dict[str, Any]:
+    traceback.print_exc()
+    if worker.out_of_memory(error):
+        trial = worker.trial
+        reason = (
+            f"out of memory with {trial.batch} images per device ({trial.network}, "
+            f"{trial.precision}, {trial.mode}): try a smaller --batch"
+        )
+        return {"status": "oom", "reason": reason}
+    if isinstance(error, LossLost):
+        return {"status": "nan", "reason": str(error)}
+    if isinstance(error, Refused | UsageError):
+        return {"status": "refused", "reason": str(error)}
+    text = str(error).strip() or type(error).__name__
+    kind = "" if isinstance(error, ConvdynoError) else f"{type(error).__name__}: "
+    return {"status": "failed", "reason": kind + text.splitlines()[0]}
+
+
+def _claim_output() -> TextIO:
+    """Keep standard output for answers; what a library prints there goes to standard error."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return out
+
+
+def _end_with_parent() -> None:
+    """Die when the parent does, even while stopped (Linux; elsewhere the closed pipe ends us)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        parent_death_signal = 1
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
+
+
+def _be_first_to_go() -> None:
+    """Fail cleanly instead of dragging the machine down: when memory ends, it ends for us.
+
+    Allocations beyond what is free now are refused, which frameworks report as out of memory;
+    should the kernel have to choose all the same, it chooses this process. Not with a GPU, whose
+    driver reserves address space far beyond memory.
+    """
+    if sys.platform != "linux" or Path("/dev/nvidiactl").exists():
+        return
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    free = psutil.virtual_memory().available
+    resource.setrlimit(resource.RLIMIT_DATA, (free, free))
+
+
+def _peak_memory_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _plain(settings: object) -> dict[str, Any]:
+    import dataclasses
+
+    data: dict[str, Any] = dataclasses.asdict(settings)  # type: ignore[call-overload]
+    return data
+
+
+if __name__ == "__main__":
+    main()

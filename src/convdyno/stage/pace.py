@@ -1,0 +1,71 @@
+"""When to go on in a round, when to start another, and when to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from convdyno.results.record import Record
+from convdyno.stats.plan import Action, Cost, Decision, Goal, Progress, decide, estimate_spread
+from convdyno.stats.records import rounds_of
+from convdyno.stats.summary import precise_enough
+
+
+@dataclass
+class Pace:
+    """Keeps account of what rounds and turns have cost, and decides what comes next."""
+
+    goal: Goal
+    turns: list[int] = field(default_factory=list)
+    """The turns of each round so far."""
+    looks: int = 1
+    """How often the precision was looked at, if a look ended the run."""
+    _round_started: float = 0.0
+    _turn_seconds: list[float] = field(default_factory=list)
+    _other_seconds: list[float] = field(default_factory=list)
+
+    def start_round(self) -> None:
+        """A round begins: its workers are being started."""
+        self.turns.append(0)
+        self._turn_seconds.append(0.0)
+        self._round_started = time.monotonic()
+
+    def count_turn(self, seconds: float, *, first_sitting: bool) -> None:
+        """All cells of a sitting have had a turn, which took so long."""
+        self._turn_seconds[-1] += seconds
+        self.turns[-1] += first_sitting
+
+    def end_round(self) -> None:
+        """A round is over: whatever was not a turn was the price of the round."""
+        seconds = time.monotonic() - self._round_started
+        self._other_seconds.append(seconds - self._turn_seconds[-1])
+
+    def round_is_over(self, records: Sequence[Record], left: float) -> bool:
+        """Whether the round that is running has had enough turns."""
+        if self.turns[-1] >= self.goal.minimum_turns and left <= 0:
+            return True
+        return self._decide(records, left, live=True).action is not Action.TURN
+
+    def finished(self, records: Sequence[Record], left: float) -> bool:
+        """Whether no further round is wanted, or fits."""
+        decision = self._decide(records, left, live=False)
+        self.looks = decision.looks
+        return decision.action is not Action.ROUND
+
+    def _decide(self, records: Sequence[Record], left: float, *, live: bool) -> Decision:
+        rounds = [rounds_of(record) for record in records]
+        precise = all(
+            precise_enough(r, self.goal.within, minimum_rounds=self.goal.minimum_rounds)
+            for r in rounds
+        )
+        spreads = [estimate_spread(r) for r in rounds]
+        progress = Progress(tuple(self.turns), live=live)
+        return decide(progress, self._cost(), left, precise, spreads, self.goal)
+
+    def _cost(self) -> Cost:
+        turns = max(1, sum(self.turns))
+        # The round that is running has not been closed yet, but has been started.
+        started = time.monotonic() - self._round_started - self._turn_seconds[-1]
+        others = self._other_seconds[-2:] or [started]
+        return Cost(max(others), sum(self._turn_seconds) / turns)

@@ -1,0 +1,266 @@
+"""Rounds of live workers measured in turns.
+
+A round starts one fresh process per cell, warms each up, then measures them in turns, ABBA: forward
+through the cells, then backward. Whoever's turn it is not is stopped. A cell that fails becomes a
+record with a reason, and the others go on. Every turn is written down as soon as it is over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from convdyno.errors import TrialFailed
+from convdyno.launch.local import LocalWorker, OutOfTime
+from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record
+from convdyno.results.store import Store
+from convdyno.stage.narrator import Narrator
+from convdyno.stage.pace import Pace
+from convdyno.stats.plan import Goal
+
+TURN_SECONDS = 1.0
+"""A turn is as many blocks as fill this long, at least one."""
+WARM_UP_SECONDS = 10.0
+"""A process may warm up for so long, and less when the budget is short."""
+WARM_UP_SHARE = 0.15
+"""The share of the budget that the warm-ups of one round may take, over all cells."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a run may take, and how long a worker may be silent."""
+
+    budget_seconds: float = 300.0
+    silence_seconds: float = 300.0
+    """A worker that says nothing for so long while loading or warming up counts as hung."""
+
+
+@dataclass
+class Cell:
+    """A trial on the stage; its record grows turn by turn."""
+
+    record: Record
+    failed: bool = False
+    probed: bool = False
+
+
+@dataclass
+class Seat:
+    """A cell's live process in the current round."""
+
+    cell: Cell
+    worker: LocalWorker
+    process: Process
+    blocks_per_turn: int
+    turn_seconds: float
+
+
+class Stage:
+    """Runs cells in rounds until they are known precisely enough or the budget is spent."""
+
+    def __init__(
+        self,
+        cells: list[Cell],
+        goal: Goal,
+        limits: Limits,
+        store: Store,
+        narrator: Narrator,
+    ) -> None:
+        self.cells, self.limits, self.store, self.narrator = cells, limits, store, narrator
+        self._pace = Pace(goal)
+        self._sittings = [list(cells)]
+        self._deadline = math.inf
+
+    def run(self) -> None:
+        """Run rounds; Ctrl-C and a spent budget keep what was measured."""
+        self._deadline = time.monotonic() + self.limits.budget_seconds
+        try:
+            self._rounds()
+        except OutOfTime as end:
+            self._finish(f"the budget ended while {end}")
+        except KeyboardInterrupt:
+            for cell in self._alive():
+                self._write(cell, reason="stopped by Ctrl-C")
+            raise
+        else:
+            self._finish("the budget ended before its first turn")
+
+    def _rounds(self) -> None:
+        for number in itertools.count():
+            self._round(number)
+            if not self._alive() or self._pace.finished(self._records(), self._left()):
+                return
+
+    def _finish(self, unmeasured: str) -> None:
+        for cell in self._alive():
+            if cell.record.measured:
+                self._write(cell, status="ok", looks=self._pace.looks)
+            else:
+                self._write(cell, reason=unmeasured)
+
+    def _round(self, number: int) -> None:
+        """One fresh process for each cell; in several sittings where memory asks for it."""
+        self._pace.start_round()
+        waiting = [[cell for cell in sitting if not cell.failed] for sitting in self._sittings]
+        waiting, self._sittings = [cells for cells in waiting if cells], []
+        while waiting:
+            cells = waiting.pop(0)
+            later = self._sit(number, len(self._sittings), cells)
+            if later:
+                waiting.insert(0, later)
+            self._sittings.append([cell for cell in cells if cell not in later])
+        self._pace.end_round()
+
+    def _sit(self, number: int, sitting: int, cells: list[Cell]) -> list[Cell]:
+        """Seat as many cells as memory holds and measure them; the others come back for later."""
+        seats: list[Seat] = []
+        later: list[Cell] = []
+        try:
+            for cell in cells:
+                self.narrator.opening(number, cell.record.trial.label, self._left())
+                try:
+                    seats.append(self._seat(number, sitting, cell))
+                except TrialFailed as failure:
+                    if failure.status == "oom" and seats:
+                        later.append(cell)
+                    else:
+                        self._fail(cell, failure)
+            self._take_turns(number, sitting, seats)
+            for seat in list(seats):
+                self._guard(seats, seat, self._close)
+        finally:
+            for seat in seats:
+                seat.worker.end()
+        return later
+
+    def _seat(self, number: int, sitting: int, cell: Cell) -> Seat:
+        """Start a worker, load the cell's network and warm it up."""
+        worker = LocalWorker()
+        try:
+            patience = {"silence": self.limits.silence_seconds, "until": self._deadline}
+            trial = cell.record.trial.model_dump(mode="json")
+            opened = worker.ask("open", trial=trial, **patience)
+            seconds = self.limits.budget_seconds * WARM_UP_SHARE / len(self._alive())
+            warmed = worker.ask("warm", seconds=min(WARM_UP_SECONDS, seconds), **patience)
+            worker.pause()
+        except BaseException:
+            worker.end()
+            raise
+        self._remember(cell, opened)
+        process = Process(
+            round=number,
+            sitting=sitting,
+            steady=warmed["steady"],
+            warmup_seconds=warmed["warmup_seconds"],
+            warmup=tuple(Block(**block) for block in warmed["warmup"]),
+            **{
+                name: opened[name]
+                for name in (
+                    "host",
+                    "pid",
+                    "import_seconds",
+                    "build_seconds",
+                    "first_step_seconds",
+                    "first_loss",
+                )
+            },
+        )
+        block = process.warmup[-1].seconds
+        blocks = max(1, round(TURN_SECONDS / max(block, 1e-3)))
+        return Seat(cell, worker, process, blocks, turn_seconds=blocks * block)
+
+    def _take_turns(self, number: int, sitting: int, seats: list[Seat]) -> None:
+        """Turns forward and backward until the pace says that this round has enough.
+
+        Later sittings of a round have as many turns as its first.
+        """
+        for turn in itertools.count():
+            start = time.monotonic()
+            for seat in list(seats if turn % 2 == 0 else reversed(seats)):
+                self.narrator.measuring(number, turn, seat.cell.record.trial.label, self._left())
+                self._guard(seats, seat, partial(self._measure, turn=turn))
+            self._pace.count_turn(time.monotonic() - start, first_sitting=sitting == 0)
+            if not seats:
+                return
+            if sitting:
+                over = turn + 1 >= self._pace.turns[-1]
+            else:
+                halfway = len(seats) > 1 and turn % 2 == 0
+                over = not halfway and self._pace.round_is_over(self._records(), self._left())
+            if over:
+                return
+
+    def _measure(self, seat: Seat, turn: int) -> None:
+        silence = max(30.0, 20 * seat.turn_seconds)
+        answer = seat.worker.ask("measure", silence=silence, turn=turn, blocks=seat.blocks_per_turn)
+        seat.worker.pause()
+        seat.process = seat.process.model_copy(
+            update={
+                "blocks": seat.process.blocks + tuple(Block(**b) for b in answer["blocks"]),
+                "last_loss": answer["last_loss"],
+                "recompilations": answer["recompilations"],
+            }
+        )
+        self._note(seat)
+
+    def _close(self, seat: Seat) -> None:
+        """Probe the device's peak once a cell, take the last facts and let the process go."""
+        if not seat.cell.probed:
+            self.narrator.probing(seat.cell.record.trial.label, self._left())
+            answer = seat.worker.ask("probe", silence=60.0)
+            peaks = tuple(Peak(**peak) for peak in answer["peaks"])
+            seat.process = seat.process.model_copy(update={"peaks": peaks})
+            seat.cell.probed = True
+        closed = seat.worker.ask("close", silence=60.0)
+        seat.process = seat.process.model_copy(
+            update={k: closed[k] for k in ("peak_memory_bytes", "device_memory_bytes")}
+        )
+        self._note(seat)
+        seat.worker.end(kindly=True)
+
+    def _guard(self, seats: list[Seat], seat: Seat, act: Callable[[Seat], None]) -> None:
+        """Do something with a seat; if its trial fails, only that cell leaves the stage."""
+        try:
+            act(seat)
+        except TrialFailed as failure:
+            seats.remove(seat)
+            seat.worker.end()
+            self._fail(seat.cell, failure)
+
+    def _note(self, seat: Seat) -> None:
+        """Put the seat's process, as far as it has come, into the cell's record, on disk."""
+        others = tuple(p for p in seat.cell.record.processes if p.round != seat.process.round)
+        self._write(seat.cell, processes=(*others, seat.process))
+
+    def _remember(self, cell: Cell, opened: dict[str, Any]) -> None:
+        settings = dict(opened["settings"])
+        warnings = dict.fromkeys([*cell.record.warnings, *settings.pop("warnings")])
+        cell.record = cell.record.but(
+            network=NetworkFacts(**opened["network"]),
+            settings=settings,
+            versions=opened["versions"],
+            warnings=tuple(warnings),
+        )
+
+    def _fail(self, cell: Cell, failure: TrialFailed) -> None:
+        cell.failed = True
+        self._write(cell, status=failure.status, reason=str(failure))
+        self.narrator.failed(cell.record.trial.label, str(failure))
+
+    def _write(self, cell: Cell, **changes: Any) -> None:
+        cell.record = cell.record.but(**changes)
+        self.store.write(cell.record)
+
+    def _alive(self) -> list[Cell]:
+        return [cell for cell in self.cells if not cell.failed]
+
+    def _records(self) -> list[Record]:
+        return [cell.record for cell in self._alive()]
+
+    def _left(self) -> float:
+        return self._deadline - time.monotonic()

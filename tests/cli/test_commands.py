@@ -1,0 +1,117 @@
+"""Each command does what its help says; its JSON is one document that keeps to its schema."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+CLOCKWORK = ("bench", "trivial", "--engine", "clockwork", "--budget", "30s")
+
+
+def schema(name: str) -> Any:
+    return json.loads((SCHEMAS / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [(), ("--batch", "1,2"), ("--latency",), ("--mode", "infer"), ("--device", "fail=crash;at=2")],
+    ids=" ".join,
+)
+def test_bench_json_keeps_to_its_schema(convdyno: Any, more: tuple[str, ...]) -> None:
+    document = convdyno(*CLOCKWORK, *more, "--json").json
+    jsonschema.validate(document, schema("bench"))
+
+
+def test_every_json_cell_names_a_record_that_is_there(convdyno: Any, tmp_path: Path) -> None:
+    document = convdyno(*CLOCKWORK, "--json").json
+    (cell,) = document["cells"]
+    assert json.loads((tmp_path / cell["record"]).read_text())["id"] == cell["id"]
+
+
+@pytest.mark.parametrize("network", ["resnet50", "deepmnist", "trivial"])
+def test_show_json_keeps_to_its_schema(convdyno: Any, network: str) -> None:
+    jsonschema.validate(convdyno("show", network, "--json").json, schema("show"))
+
+
+def test_show_has_the_published_parameters(convdyno: Any) -> None:
+    assert convdyno("show", "resnet50", "--json").json["parameters"] == 25_557_032
+    assert "3.86 GMAC (7.72 GFLOP)" in convdyno("show", "resnet50").out
+
+
+def test_list_networks_and_engines(convdyno: Any) -> None:
+    networks = {row["network"] for row in convdyno("list", "networks", "--json").json["networks"]}
+    assert {"resnet50", "resnet50-v1.5", "deepmnist", "inception-resnet2-slim"} <= networks
+    engines = {row["engine"]: row for row in convdyno("list", "engines", "--json").json["engines"]}
+    assert engines["torch"]["installed"]
+    assert "resnet50" in convdyno("list", "networks").out
+
+
+def test_results_list_show_and_csv_tell_of_one_run(convdyno: Any) -> None:
+    (cell,) = convdyno(*CLOCKWORK, "--json").json["cells"]
+    assert cell["id"] in convdyno("results", "list").out
+    (row,) = convdyno("results", "list", "--json").json["records"]
+    assert row["images_per_second"] == cell["images_per_second"]
+    assert cell["id"] in convdyno("results", "show", "last").out
+    assert convdyno("results", "show", cell["id"], "--json").json["trial"] == cell["trial"]
+    (line,) = csv.DictReader(io.StringIO(convdyno("results", "csv").out))
+    assert float(line["images_per_second"]) == cell["images_per_second"]
+    assert float(line["mean_speed"]) == cell["mean_speed"]
+    for older in ("Mean_Time_Per_Step", "speed_uncertainty", "Speed_Jitter", "num_gpu"):
+        assert line[older] != ""
+
+
+def test_a_foreign_file_in_the_store_is_named_and_skipped(convdyno: Any, tmp_path: Path) -> None:
+    convdyno(*CLOCKWORK)
+    (tmp_path / "results" / "half.json").write_text('{"schema_version": 1, "id"')
+    outcome = convdyno("results", "list")
+    assert outcome.code == 0
+    assert "half.json" in outcome.err
+
+
+def test_the_command_in_the_record_repeats_it(convdyno: Any, tmp_path: Path) -> None:
+    (cell,) = convdyno(*CLOCKWORK, "--batch", "3", "--json").json["cells"]
+    record = json.loads((tmp_path / cell["record"]).read_text())
+    assert record["command"].split()[:3] == ["convdyno", "bench", "trivial"]
+    again = convdyno(*record["command"].split()[1:]).json["cells"]
+    assert [c["trial"] for c in again] == [cell["trial"]]
+
+
+def test_own_network_from_the_folder_one_stands_in(convdyno: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def tiny(net, classes):\n"
+        "    return net.image.conv_norm_relu(8, 3).mean().logits(classes).done()\n"
+    )
+    outcome = convdyno(
+        "bench", "--network", "mine:tiny", "--engine", "clockwork", "--batch", "2",
+        "--image-size", "16", "--classes", "7", "--budget", "30s", "--json",
+    )  # fmt: skip
+    (cell,) = outcome.json["cells"]
+    assert cell["status"] == "ok"
+    assert cell["parameters"] == 3 * 3 * 3 * 8 + 2 * 8 + 8 * 7 + 7
+
+
+def test_the_plain_output_says_what_a_stranger_needs(convdyno: Any) -> None:
+    out = convdyno(*CLOCKWORK, "--batch", "4,8").out
+    for said in ("trivial:", "parameters", "images/s", "95 % interval", "step", "jitter", "rounds"):
+        assert said in out
+    assert "\x1b" not in out
+
+
+def test_doctor_describes_the_machine(convdyno: Any) -> None:
+    report = convdyno("doctor", "--quick", "--json").json
+    assert report["machine"]["cores_usable"] >= 1
+    assert "torch" in report["engines"] | report["missing"]
+    assert report["machine"]["cpu"] in convdyno("doctor", "--quick").out
+
+
+@pytest.mark.parametrize("command", ["bench", "show", "list", "doctor", "results"])
+def test_every_command_has_help_with_examples(convdyno: Any, command: str) -> None:
+    outcome = convdyno(command, "--help")
+    assert outcome.code == 0
+    assert "Examples:" in outcome.out
+    assert f"convdyno {command}" in outcome.out

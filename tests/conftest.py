@@ -1,0 +1,35 @@
+"""What many tests use."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Outcome:
+    """What a command did: exit code, standard output and error."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def convdyno(tmp_path: Path) -> Any:
+    """Run the real command line in a folder of its own."""
+
+    def run(*arguments: str, timeout: float = 120, **more: Any) -> Outcome:
+        command = [sys.executable, "-m", "convdyno", *arguments]
+        return Outcome(
+            subprocess.run(
+                command, cwd=tmp_path, capture_output=True, text=True, timeout=timeout, **more
+            )
+        )
+
+    return run

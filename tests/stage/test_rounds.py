@@ -1,0 +1,158 @@
+"""Rounds of live workers: real processes, scripted times."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from convdyno.results.store import Store
+
+CLOCKWORK = ("bench", "trivial", "--engine", "clockwork", "--out", "results")
+
+
+def workers(parent: int) -> list[psutil.Process]:
+    return psutil.Process(parent).children(recursive=True)
+
+
+def test_three_rounds_of_fresh_processes_by_default(convdyno: Any, tmp_path: Path) -> None:
+    assert convdyno(*CLOCKWORK, "--budget", "30s").code == 0
+    (record,) = Store(tmp_path / "results").records()
+    assert record.status == "ok"
+    assert len(record.processes) >= 3
+    assert len({process.pid for process in record.processes}) == len(record.processes)
+
+
+def test_cells_take_turns_and_each_turn_has_blocks_of_all(convdyno: Any, tmp_path: Path) -> None:
+    convdyno(*CLOCKWORK, "--batch", "1,2,3", "--budget", "30s")
+    turns = [
+        {(p.round, block.turn) for p in record.processes for block in p.blocks}
+        for record in Store(tmp_path / "results").records()
+    ]
+    assert len(turns) == 3
+    assert turns[0] == turns[1] == turns[2]
+    assert len(turns[0]) >= 6
+
+
+def test_a_real_difference_is_found_and_has_the_right_size(convdyno: Any) -> None:
+    script = "step=0.002;within=0.01;between=0.002,step=0.003;within=0.01;between=0.002"
+    document = convdyno(*CLOCKWORK, "--device", script, "--budget", "40s", "--json").json
+    (found,) = document["comparisons"]
+    assert found["verdict"] == "faster"
+    assert found["interval"][0] < found["ratio"] < found["interval"][1]
+    assert math.isclose(found["ratio"], 1.5, rel_tol=0.05)
+
+
+def test_the_same_trial_twice_is_not_called_different(convdyno: Any) -> None:
+    document = convdyno(*CLOCKWORK, "--batch", "8,8", "--budget", "40s", "--json").json
+    (found,) = document["comparisons"]
+    assert found["verdict"] in ("equivalent", "undecided")
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "said"),
+    [
+        ("crash", "failed", "SIGSEGV"),
+        ("oom", "oom", "7 images per device"),
+        ("nan", "nan", "learning rate"),
+        ("hang", "timeout", "no sign of life"),
+    ],
+)
+def test_a_failing_cell_becomes_a_record_and_the_others_go_on(
+    convdyno: Any, failure: str, status: str, said: str
+) -> None:
+    outcome = convdyno(
+        *CLOCKWORK, "--batch", "7", "--device", f"step=0.002,fail={failure};at=9",
+        "--budget", "60s", "--watchdog", "2s", "--json",
+    )  # fmt: skip
+    good, bad = outcome.json["cells"]
+    assert outcome.code == 5
+    assert good["status"] == "ok"
+    assert good["rounds"] >= 3
+    assert bad["status"] == status
+    assert said in bad["reason"]
+
+
+def test_a_worker_killed_in_the_middle_is_a_failed_cell(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "convdyno", *CLOCKWORK, "--device", "clock=real", "--json"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        await_blocks(tmp_path / "results", cells=1)
+        workers(process.pid)[0].kill()
+        out, _ = process.communicate(timeout=60)
+    (cell,) = json.loads(out)["cells"]
+    assert (process.returncode, cell["status"]) == (5, "failed")
+    assert "SIGKILL" in cell["reason"]
+
+
+def test_a_parent_killed_at_once_leaves_turns_and_no_processes(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "convdyno", *CLOCKWORK, "--batch", "1,2", "--device", "clock=real"],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        await_blocks(tmp_path / "results", cells=2)
+        left = workers(process.pid)
+        assert len(left) == 2
+        process.kill()
+    gone, alive = psutil.wait_procs(left, timeout=10)
+    assert (len(gone), alive) == (2, [])
+    records = list(Store(tmp_path / "results").records())
+    assert [record.status for record in records] == ["interrupted", "interrupted"]
+    assert all(record.measured for record in records)
+
+
+def test_ctrl_c_ends_the_workers_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "convdyno", *CLOCKWORK, "--device", "clock=real", "--json"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        await_blocks(tmp_path / "results", cells=1)
+        left = workers(process.pid)
+        os.kill(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert psutil.wait_procs(left, timeout=10)[1] == []
+    (cell,) = json.loads(out)["cells"]
+    assert cell["status"] == "interrupted"
+    assert cell["images_per_second"] > 0
+    assert b"Traceback" not in err
+
+
+def test_whoever_has_no_turn_is_stopped(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "convdyno", *CLOCKWORK, "--batch", "1,2,3",
+         "--device", "clock=real"],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        await_blocks(tmp_path / "results", cells=3)
+        seen = [
+            [w.status() for w in workers(process.pid)] for _ in range(10) if not time.sleep(0.1)
+        ]
+        process.kill()
+    # At the moment of a change of turns even the next one may still be stopped.
+    stopped = [states.count(psutil.STATUS_STOPPED) for states in seen if len(states) == 3]
+    assert stopped
+    assert min(stopped) >= 2
+
+
+def test_a_budget_too_short_measures_nothing_and_says_so(convdyno: Any) -> None:
+    outcome = convdyno(*CLOCKWORK, "--budget", "0.05s")
+    assert outcome.code == 4
+    assert "nothing was measured" in outcome.err
+
+
+def await_blocks(folder: Path, cells: int) -> None:
+    """Wait until so many cells have blocks on disk."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if folder.is_dir() and sum(bool(r.measured) for r in Store(folder).records()) == cells:
+            return
+        time.sleep(0.05)
+    raise AssertionError("no turns were measured within a minute")
