@@ -24,7 +24,7 @@ class Outcome:
 def convdyno(tmp_path: Path) -> Any:
     """Run the real command line in a folder of its own."""
 
-    def run(*arguments: str, timeout: float = 120, **more: Any) -> Outcome:
+    def run(*arguments: str, timeout: float = 400, **more: Any) -> Outcome:
         command = [sys.executable, "-m", "convdyno", *arguments]
         return Outcome(
             subprocess.run(

@@ -50,12 +50,6 @@ def test_a_real_difference_is_found_and_has_the_right_size(convdyno: Any) -> Non
     assert math.isclose(found["ratio"], 1.5, rel_tol=0.05)
 
 
-def test_the_same_trial_twice_is_not_called_different(convdyno: Any) -> None:
-    document = convdyno(*CLOCKWORK, "--batch", "8,8", "--budget", "40s", "--json").json
-    (found,) = document["comparisons"]
-    assert found["verdict"] in ("equivalent", "undecided")
-
-
 @pytest.mark.parametrize(
     ("failure", "status", "said"),
     [

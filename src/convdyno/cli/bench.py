@@ -214,8 +214,10 @@ def _report(cells: list[Cell], limits: Limits, out: Path, as_json: bool) -> None
         Screen().bench(rows, compared)
     if any(row.status not in ("ok", "interrupted") for row in rows):
         raise typer.Exit(5)
-    if not any(row.images_per_second for row in rows):
+    unmeasured = [row for row in rows if row.images_per_second is None]
+    if unmeasured:
+        which = "nothing" if len(unmeasured) == len(rows) else f"nothing of {len(unmeasured)} cells"
         raise NothingMeasured(
-            f"nothing was measured: the budget of {limits.budget_seconds:g} s ended before the "
+            f"{which} was measured: the budget of {limits.budget_seconds:g} s ended before the "
             "first block. Give a longer --budget, a smaller --batch or fewer cells."
         )

@@ -154,7 +154,7 @@ class Screen:
         for row in rows:
             for warning in row.warnings:
                 cells.setdefault(f"mind: {warning}", []).append(_name(row, rows))
-        failed = [row for row in rows if row.status not in ("ok", "interrupted")]
+        failed = [row for row in rows if row.status != "ok"]
         if cells or failed:
             self.line()
         for text, names in cells.items():

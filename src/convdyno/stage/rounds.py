@@ -110,14 +110,17 @@ class Stage:
         waiting, self._sittings = [cells for cells in waiting if cells], []
         while waiting:
             cells = waiting.pop(0)
-            later = self._sit(number, len(self._sittings), cells)
+            later = self._sit(number, len(self._sittings), cells, sum(map(len, waiting)))
             if later:
                 waiting.insert(0, later)
             self._sittings.append([cell for cell in cells if cell not in later])
         self._pace.end_round()
 
-    def _sit(self, number: int, sitting: int, cells: list[Cell]) -> list[Cell]:
-        """Seat as many cells as memory holds and measure them; the others come back for later."""
+    def _sit(self, number: int, sitting: int, cells: list[Cell], others: int) -> list[Cell]:
+        """Seat as many cells as memory holds and measure them; the others come back for later.
+
+        `others` is how many cells have a sitting of their own after this one.
+        """
         seats: list[Seat] = []
         later: list[Cell] = []
         try:
@@ -130,7 +133,8 @@ class Stage:
                         later.append(cell)
                     else:
                         self._fail(cell, failure)
-            self._take_turns(number, sitting, seats)
+            share = len(seats) / max(1, len(seats) + len(later) + others)
+            self._take_turns(number, sitting, seats, share)
             for seat in list(seats):
                 self._guard(seats, seat, self._close)
         finally:
@@ -174,10 +178,11 @@ class Stage:
         blocks = max(1, round(TURN_SECONDS / max(block, 1e-3)))
         return Seat(cell, worker, process, blocks, turn_seconds=blocks * block)
 
-    def _take_turns(self, number: int, sitting: int, seats: list[Seat]) -> None:
+    def _take_turns(self, number: int, sitting: int, seats: list[Seat], share: float) -> None:
         """Turns forward and backward until the pace says that this round has enough.
 
-        Later sittings of a round have as many turns as its first.
+        Later sittings of a round have as many turns as its first, which leaves them their share of
+        the time.
         """
         for turn in itertools.count():
             start = time.monotonic()
@@ -191,7 +196,8 @@ class Stage:
                 over = turn + 1 >= self._pace.turns[-1]
             else:
                 halfway = len(seats) > 1 and turn % 2 == 0
-                over = not halfway and self._pace.round_is_over(self._records(), self._left())
+                records = [seat.cell.record for seat in seats]
+                over = not halfway and self._pace.round_is_over(records, share * self._left())
             if over:
                 return
 
