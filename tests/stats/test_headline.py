@@ -107,7 +107,9 @@ def test_the_interval_scales_with_the_clock(seconds: list[float], factor: float)
     rounds = [Round.of(seconds, 2, 8), Round.of([*seconds[::-1], 1.0], 2, 8)]
     slower = [Round.of(r.seconds * factor, 2, 8) for r in rounds]
     assert interval(slower).estimate * factor == pytest.approx(interval(rounds).estimate)
-    assert interval(slower).half_width == pytest.approx(interval(rounds).half_width, abs=1e-9)
+    assert interval(slower).half_width == pytest.approx(
+        interval(rounds).half_width, rel=1e-9, abs=1e-9
+    )
 
 
 def test_nothing_measured_is_refused() -> None:
