@@ -18,6 +18,9 @@ MAY_IMPORT = {
     "data": {"errors", "trial"},
     "engines": {"blueprint", "trial", "errors"},
     "engines.torch": CONTRACT,
+    "engines.jax": CONTRACT,
+    "engines.tensorflow": CONTRACT,
+    "engines.keras": CONTRACT,
     "run": {
         "engines.contract", "engines.registry", "blueprint", "data", "zoo", "results", "stats",
         "trial", "errors",
@@ -29,6 +32,8 @@ MAY_IMPORT = {
         "results", "stats", "report", "errors",
     },
 }  # fmt: skip
+BACKENDS = {"torch", "jax", "tensorflow"}
+"""What Keras runs on."""
 FRAMEWORKS = {"torch", "jax", "tensorflow", "keras", "flax"}
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -73,5 +78,7 @@ def test_a_file_imports_only_what_its_layer_may(path: Path) -> None:
 def test_a_framework_is_imported_by_its_own_engine_alone(path: Path) -> None:
     layer = layer_of(module_of(path))
     own = {layer.removeprefix("engines.")} if layer.startswith("engines.") else set()
+    if own == {"keras"}:
+        own |= BACKENDS
     roots = {name.partition(".")[0] for name in imports(path)}
     assert not roots & (FRAMEWORKS - own)

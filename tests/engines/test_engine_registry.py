@@ -34,7 +34,9 @@ def test_versions_are_told_without_importing_a_framework():
 
 def test_every_engine_says_what_it_is():
     found = registry.engines()
-    assert list(found) == ["torch", "reference", "clockwork"]
+    frameworks = ["torch", "jax", "tensorflow", "keras/torch", "keras/jax", "keras/tensorflow"]
+    assert list(found) == [*frameworks, "reference", "clockwork"]
+    assert registry.installed_frameworks() == frameworks
     assert found["torch"].version == metadata.version("torch")
     assert found["torch"].precisions == ("fp32", "bf16", "fp16", "tf32")
     assert found["reference"].installed
@@ -57,7 +59,11 @@ def test_what_is_not_installed_names_the_command(without_torch):
         registry.load("torch")
 
 
-def test_without_a_framework_there_is_no_best_one(without_torch):
+def test_without_a_framework_there_is_no_best_one(monkeypatch):
+    def nothing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", nothing)
     with pytest.raises(NotInstalled, match=r"no framework is installed: pip install 'convdyno\["):
         registry.best_installed()
 

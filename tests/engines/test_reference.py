@@ -140,7 +140,7 @@ def test_the_engine_infers_every_miniature(name):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"mode": "train"}, "only infers"),
+        ({"mode": "train", "optimiser": Optimiser(kind="adam")}, "trains by SGD alone"),
         ({"precision": "bf16"}, "no precision 'bf16', only fp32"),
         ({"layout": "nchw"}, "no layout 'nchw', only auto, nhwc"),
         ({"device": "cuda"}, "no device 'cuda', only auto, cpu"),
@@ -149,18 +149,6 @@ def test_the_engine_infers_every_miniature(name):
 def test_what_the_engine_cannot_do_is_refused(values, sentence):
     with pytest.raises(Refused, match=sentence):
         reference.engine().open(plain(), trial(**values), lively_weights(plain()))
-
-
-def test_a_session_of_the_engine_does_not_train():
-    session = reference.engine().open(plain(), trial(), lively_weights(plain()))
-    batch = session.place(*host_batch(plain()))
-    for refused in (
-        lambda: session.train_step(batch),
-        session.loss,
-        lambda: session.gradients(batch),
-    ):
-        with pytest.raises(Refused):
-            refused()
 
 
 def test_the_engine_has_probes_of_three_kinds():

@@ -11,7 +11,9 @@ from convdyno.report.csv import write_csv
 from convdyno.report.document import compare_records, to_json
 from convdyno.report.rows import row
 from convdyno.report.words import gmac, noun, percent, quantity, rate, span
+from convdyno.results.certificate import Certificate, EngineProof
 from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record, new_record
+from convdyno.stats.compare import Comparison
 from convdyno.trial.spec import make_trial
 
 FACTS = NetworkFacts(
@@ -71,8 +73,31 @@ def test_cells_that_differ_in_one_thing_are_compared_and_others_are_not() -> Non
         a_record(0.1, precision="fp32", batch=40),
         a_record(0.1, precision="fp32", engine="reference"),
     ]
-    pairs = [(a, b) for a, b, _ in compare_records(records)]
-    assert pairs == [(0, 1), (0, 2)]
+    compared = {(a, b): found for a, b, found in compare_records(records)}
+    assert list(compared) == [(0, 1), (0, 2), (0, 3)]
+    assert compared[0, 1].ratio is not None
+    assert compared[0, 3].ratio is None
+    assert "no certificate" in compared[0, 3].reason
+
+
+def test_engines_are_compared_once_both_have_passed_their_certificate() -> None:
+    records = [a_record(0.1, engine="torch"), a_record(0.05, engine="jax")]
+
+    def compared(jax_passed: bool) -> Comparison:
+        proofs = (
+            EngineProof(engine="torch", passed=True),
+            EngineProof(engine="jax", passed=jax_passed, reason="" if jax_passed else "padding"),
+        )
+        certificate = Certificate(
+            network="trivial", form="", digest="", parameters=0, condition=0.0, engines=proofs,
+            created="",
+        )  # fmt: skip
+        ((_, _, found),) = compare_records(records, {("trivial", "native"): certificate})
+        return found
+
+    assert compared(True).ratio == pytest.approx(0.5)
+    assert compared(False).ratio is None
+    assert "jax failed its certificate: padding" in compared(False).reason
 
 
 def test_a_comparison_reads_as_a_sentence() -> None:

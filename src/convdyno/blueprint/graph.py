@@ -6,11 +6,20 @@ import hashlib
 import json
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
-from convdyno.blueprint.ops import STATE, Input, Op, Shape, op_from_data, op_to_data
+from convdyno.blueprint.ops import (
+    STATE,
+    Dropout,
+    Flatten,
+    Input,
+    Op,
+    Shape,
+    op_from_data,
+    op_to_data,
+)
 from convdyno.errors import BadBlueprint
 
 Init = Literal["he", "glorot", "deepmnist"]
@@ -132,12 +141,25 @@ class Blueprint:
 
     def for_inference(self) -> Blueprint:
         """The same network with only what the answer needs: no auxiliary heads."""
-        needed = {self.heads[0].node}
+        return Blueprint(self.name, self._needed(self.heads[0].node), self.heads[:1], self.init)
+
+    def upto(self, name: str) -> Blueprint:
+        """The beginning of the network, with all values of one node as its answer."""
+        nodes = self._needed(name)
+        answer = Node(f"{name}/values", Flatten(), (name,))
+        return Blueprint(self.name, (*nodes, answer), (Head(answer.name),), self.init)
+
+    def without_dropout(self) -> Blueprint:
+        """The same network with nothing random in its training."""
+        calm = (replace(n, op=Dropout(0.0)) if isinstance(n.op, Dropout) else n for n in self.nodes)
+        return Blueprint(self.name, tuple(calm), self.heads, self.init)
+
+    def _needed(self, name: str) -> tuple[Node, ...]:
+        needed = {name}
         for node in reversed(self.nodes):
             if node.name in needed:
                 needed.update(node.inputs)
-        nodes = tuple(node for node in self.nodes if node.name in needed)
-        return Blueprint(self.name, nodes, self.heads[:1], self.init)
+        return tuple(node for node in self.nodes if node.name in needed)
 
     @cached_property
     def digest(self) -> str:

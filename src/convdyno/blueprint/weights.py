@@ -28,6 +28,24 @@ def initial_weights(blueprint: Blueprint, seed: int = 0) -> Weights:
     }
 
 
+def lively_weights(blueprint: Blueprint, seed: int = 0) -> Weights:
+    """Weights none of which is at a special value, so that no mistake can hide behind it."""
+    weights = initial_weights(blueprint, seed)
+    random = np.random.default_rng([seed, 0x11FE])
+    low_high = {
+        "scale": (0.4, 0.6),
+        "offset": (0.8, 1.2),
+        "bias": (-0.1, 0.1),
+        "mean": (-0.1, 0.1),
+        "variance": (0.5, 1.5),
+    }
+    for name, array in weights.items():
+        kind = name.rpartition("/")[2]
+        if kind in low_high:
+            weights[name] = random.uniform(*low_high[kind], array.shape).astype(np.float32)
+    return weights
+
+
 def check_weights(blueprint: Blueprint, weights: Weights) -> None:
     """Refuse weights that are not this network's."""
     for name, shape in blueprint.weights.items():

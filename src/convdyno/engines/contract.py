@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,17 @@ from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
 from convdyno.trial.spec import Optimiser, Trial
 
-__all__ = ["Batch", "Engine", "Optimiser", "Probe", "Session", "Trial", "Weights", "normalise"]
+__all__ = [
+    "Batch",
+    "Engine",
+    "Fitter",
+    "Optimiser",
+    "Probe",
+    "Session",
+    "Trial",
+    "Weights",
+    "normalise",
+]
 
 Batch = Any
 """Images and labels on the device, in the engine's own types; opaque to everybody else."""
@@ -91,6 +101,14 @@ class Session(Protocol):
 
     def probes(self) -> Sequence[Probe]:
         """Work at the trial's precision that shows the device's peak: matmul, conv and copy."""
+
+
+@runtime_checkable
+class Fitter(Protocol):
+    """A session whose framework can also run many steps in one call of its own."""
+
+    def fit(self, batch: Batch, steps: int) -> None:
+        """So many steps of the trial's mode on one batch."""
 
 
 class Engine(Protocol):

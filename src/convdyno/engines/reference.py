@@ -2,12 +2,13 @@
 
 Images here are what `contract.normalise` returns, (images, height, width, channels); everything is
 computed in float64 and in canonical layout. Other engines are tested against these functions.
-As an engine it runs tiny networks for inference.
+As an engine it runs and trains tiny networks.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ from convdyno.blueprint.ops import (
     Scale,
     Widen,
 )
+from convdyno.blueprint.weights import check_weights
 from convdyno.engines.contract import (
     Batch,
     Engine,
@@ -149,12 +151,18 @@ def running_statistics(
     blueprint: Blueprint, weights: Arrays, images: NDArray[np.floating]
 ) -> dict[str, Array]:
     """The running means and variances after one training step on this batch."""
-    batch = forward(blueprint, weights, images, training=True).statistics
+    return statistics_after(blueprint, weights, forward(blueprint, weights, images, training=True))
+
+
+def statistics_after(blueprint: Blueprint, weights: Arrays, done: Pass) -> dict[str, Array]:
+    """The running means and variances after a training step with that forward pass."""
     after = {}
     for node in blueprint.nodes:
         if isinstance(node.op, Norm):
             for name in (f"{node.name}/mean", f"{node.name}/variance"):
-                after[name] = node.op.decay * weights[name] + (1 - node.op.decay) * batch[name]
+                after[name] = (
+                    node.op.decay * weights[name] + (1 - node.op.decay) * done.statistics[name]
+                )
     return after
 
 
@@ -261,9 +269,9 @@ COMPUTE: dict[type[Op], Callable[..., Array]] = {
 
 
 class ReferenceSession:
-    """A network that NumPy runs, for inference."""
+    """A network that NumPy runs."""
 
-    def __init__(self, blueprint: Blueprint, weights: Weights) -> None:
+    def __init__(self, blueprint: Blueprint, optimiser: Optimiser, weights: Weights) -> None:
         self.settings = Settings(
             device="cpu",
             device_name="NumPy",
@@ -274,7 +282,10 @@ class ReferenceSession:
             warnings=("the reference engine is an oracle, not a contender: it is slow by design",),
         )
         self.clock = time.perf_counter_ns
-        self._blueprint = blueprint
+        self._blueprint, self._optimiser = blueprint, optimiser
+        self._now: dict[str, Array] = {}
+        self._velocity: dict[str, Array] = {}
+        self._loss = math.nan
         self.load(weights)
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Batch:
@@ -282,8 +293,14 @@ class ReferenceSession:
         return normalise(images), labels.copy()
 
     def train_step(self, batch: Batch) -> None:
-        """Refused: there is no backward pass here."""
-        raise Refused("the reference engine does not train; use --mode infer or another engine")
+        """One step of SGD, in float64."""
+        from convdyno.engines.reference_backward import train
+
+        images, labels = batch
+        step, self._now, self._velocity = train(
+            self._blueprint, self._now, images, labels, self._optimiser, self._velocity
+        )
+        self._loss = step.loss
 
     def infer_step(self, batch: Batch) -> None:
         """One forward pass."""
@@ -293,30 +310,32 @@ class ReferenceSession:
         """Nothing is ever pending."""
 
     def loss(self) -> float:
-        """Refused: nothing is trained."""
-        raise Refused("the reference engine has no loss because it does not train")
+        """The loss of the latest training step, before its update; NaN before the first."""
+        return self._loss
 
     def logits(self, batch: Batch) -> NDArray[np.float32]:
         """The class scores of the first head."""
-        return logits(self._blueprint, self._weights, batch[0]).astype(np.float32)
+        return logits(self._blueprint, self._now, batch[0]).astype(np.float32)
 
     def gradients(self, batch: Batch) -> Weights:
-        """Refused: `finite_difference` gives single derivatives."""
-        raise Refused(
-            "the reference engine has no backward pass; "
-            "`finite_difference` gives the derivative by one number"
-        )
+        """The training loss's gradient (without L2) by each trainable weight."""
+        from convdyno.engines.reference_backward import differentiate
+
+        found = differentiate(self._blueprint, self._now, *batch).gradients
+        return {name: array.astype(np.float32) for name, array in found.items()}
 
     def weights(self) -> Weights:
         """All weights."""
-        return {name: array.copy() for name, array in self._weights.items()}
+        return {name: array.astype(np.float32) for name, array in self._now.items()}
 
     def load(self, weights: Weights) -> None:
         """Replace all weights."""
-        self._weights = {name: weights[name].copy() for name in self._blueprint.weights}
+        check_weights(self._blueprint, weights)
+        self._now = {n: weights[n].astype(np.float64) for n in self._blueprint.weights}
 
     def set_rate(self, rate: float) -> None:
-        """Of no effect."""
+        """The learning rate from the next step on."""
+        self._optimiser = self._optimiser.model_copy(update={"rate": rate})
 
     def compilations(self) -> int:
         """Nothing is ever compiled."""
@@ -353,9 +372,9 @@ class ReferenceEngine:
         return {"numpy": np.__version__}
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
-        """Load a network for inference."""
-        if trial.mode != "infer":
-            raise Refused("the reference engine only infers: give --mode infer, or another engine")
+        """Load a network."""
+        if trial.mode == "train" and trial.optimiser.kind != "sgd":
+            raise Refused("the reference engine trains by SGD alone: give --optimiser sgd")
         possible = {
             "precision": ("fp32",),
             "layout": ("auto", "nhwc"),
@@ -368,7 +387,7 @@ class ReferenceEngine:
                 raise Refused(
                     f"the reference engine has no {setting} {given!r}, only {', '.join(values)}"
                 )
-        return ReferenceSession(blueprint, weights)
+        return ReferenceSession(blueprint, trial.optimiser, weights)
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether the host's memory did not suffice."""

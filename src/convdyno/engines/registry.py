@@ -15,16 +15,26 @@ if TYPE_CHECKING:
 
 class _Row(NamedTuple):
     module: str
-    """Has a function `engine()`."""
+    """Has a function `engine()`, or `engine(backend)` where there is a choice of backends."""
     distribution: str
     """What must be installed for the module to work."""
     extra: str = ""
     """The extra of convdyno that installs it; none for what comes with the core."""
     precisions: tuple[str, ...] = ()
+    backend: str = ""
+    """The framework that this one runs on: a distribution and an extra of the same name."""
 
 
+_KERAS = _Row("convdyno.engines.keras", "keras", "keras", ("fp32", "bf16", "fp16", "tf32"))
 _ENGINES = {
     "torch": _Row("convdyno.engines.torch", "torch", "torch", ("fp32", "bf16", "fp16", "tf32")),
+    "jax": _Row("convdyno.engines.jax", "jax", "jax", ("fp32", "bf16", "fp16", "tf32")),
+    "tensorflow": _Row(
+        "convdyno.engines.tensorflow", "tensorflow", "tensorflow", ("fp32", "bf16", "fp16", "tf32")
+    ),
+    "keras/torch": _KERAS._replace(backend="torch"),
+    "keras/jax": _KERAS._replace(backend="jax"),
+    "keras/tensorflow": _KERAS._replace(backend="tensorflow"),
     "reference": _Row("convdyno.engines.reference", "numpy"),
     "clockwork": _Row("convdyno.engines.clockwork", "convdyno"),
 }
@@ -49,6 +59,21 @@ def engines() -> dict[str, EngineInfo]:
     return {name: _info(name, row) for name, row in _ENGINES.items()}
 
 
+def chosen(words: str | None) -> list[str]:
+    """The engines of a comma list, `all` installed ones, or the best; one at least is installed."""
+    if words is None:
+        return [best_installed()]
+    if words == "all":
+        return installed_frameworks() or [best_installed()]
+    names = list(dict.fromkeys(word.strip() for word in words.split(",")))
+    for name in names:
+        if name not in _ENGINES:
+            raise UnknownName("engine", name, _ENGINES)
+    if not any(_info(name, _ENGINES[name]).installed for name in names):
+        check(names[0])
+    return names
+
+
 def check(name: str) -> EngineInfo:
     """What is known of an engine; a sentence says so if there is none or it is not installed."""
     if name not in _ENGINES:
@@ -61,16 +86,21 @@ def check(name: str) -> EngineInfo:
 
 def load(name: str) -> Engine:
     """Import an engine; a sentence says what to do if that is not possible."""
-    info = check(name)
+    info, row = check(name), _ENGINES[name]
     try:
-        module = importlib.import_module(_ENGINES[name].module)
+        module = importlib.import_module(row.module)
+        engine: Engine = module.engine(row.backend) if row.backend else module.engine()
     except ImportError as wrong:
         raise NotInstalled(
             f"the engine {name!r} is installed but cannot be imported ({wrong}); "
             f"try again: {info.install}"
         ) from wrong
-    engine: Engine = module.engine()
     return engine
+
+
+def installed_frameworks() -> list[str]:
+    """The engines that can be compared: every framework that is installed."""
+    return [name for name, info in engines().items() if _ENGINES[name].extra and info.installed]
 
 
 def best_installed() -> str:
@@ -85,8 +115,9 @@ def best_installed() -> str:
 
 def _info(name: str, row: _Row) -> EngineInfo:
     try:
-        version = metadata.version(row.distribution)
+        version, *_ = [metadata.version(name) for name in (row.distribution, row.backend) if name]
     except metadata.PackageNotFoundError:
         version = None
-    install = f"pip install 'convdyno[{row.extra}]'" if row.extra else "pip install convdyno"
+    extras = ",".join(filter(None, (row.extra, row.backend)))
+    install = f"pip install 'convdyno[{extras}]'" if extras else "pip install convdyno"
     return EngineInfo(name, version is not None, version, install, row.precisions)

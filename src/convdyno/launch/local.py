@@ -130,6 +130,8 @@ _DOING = {
     "warm": "warming up",
     "measure": "being measured",
     "probe": "probing the device's peak",
+    "pose": "choosing what to compute",
+    "answer": "computing what the certificate asks",
     "close": "closing",
 }
 

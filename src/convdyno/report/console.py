@@ -13,6 +13,7 @@ from rich.text import Text
 from convdyno.report.document import Compared
 from convdyno.report.rows import Row, describe
 from convdyno.report.words import gmac, noun, percent, quantity, rate
+from convdyno.results.certificate import TOLERANCES, Certificate
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison
 from convdyno.trial.spec import Trial
@@ -78,6 +79,27 @@ class Screen:
         if len(compared) > MOST_COMPARISONS:
             self.line(f"({len(compared) - MOST_COMPARISONS} more comparisons with --json)")
         self._problems(rows)
+
+    def certificate(self, certificate: Certificate) -> None:
+        """Whether engines compute the same network, and how far they are from the reference."""
+        self.line(f"{certificate.network} ({certificate.form})", style="bold")
+        self.table(
+            [
+                {
+                    "engine": f"{proof.engine} {proof.version}",
+                    **{f.kind: f"{f.distance:.1e}" for f in proof.findings},
+                    "": "the same" if proof.passed else "NOT the same",
+                }
+                for proof in certificate.engines
+                if proof.findings
+            ]
+        )
+        for proof in certificate.engines:
+            if not proof.passed:
+                self.line(f"{proof.engine}: {proof.reason}", style="red")
+        limits = ", ".join(f"{kind} {limit:g}" for kind, limit in TOLERANCES.items())
+        self.line(f"distance from the float64 reference; at most: {limits}")
+        self.line(f"certificate {certificate.hash[:12]}")
 
     def results(self, rows: Sequence[Row]) -> None:
         """One line a record."""
@@ -173,11 +195,13 @@ def sentence(a: Trial, b: Trial, found: Comparison) -> str:
     ]
     place = f" ({', '.join(rest)})"
     if found.ratio is None:
-        return f"{names[0]} and {names[1]}{place}: undecided; {found.reason}"
+        return f"{names[0]} and {names[1]}{place}: {found.reason}"
     ratio = f"{found.ratio:.3f} times the images/s"
     if found.low is None or found.high is None:
         return f"{names[0]} has {ratio} of {names[1]}{place}: undecided; {found.reason}"
     interval = f"[{found.low:.3f}, {found.high:.3f}]"
+    if b.engine == f"keras/{a.engine}" or a.engine == f"keras/{b.engine}":
+        place += ", the price of Keras"
     words = {
         "faster": f"{names[0]} is faster than {names[1]}{place}: {ratio} {interval}",
         "slower": f"{names[0]} is slower than {names[1]}{place}: {ratio} {interval}",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from convdyno import __version__
 from convdyno.report.rows import Row
+from convdyno.results.certificate import Certificate
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, compare
 from convdyno.stats.records import comparable, paired
@@ -20,12 +21,43 @@ Compared = tuple[int, int, Comparison]
 """Two cells by their index, and their ratio."""
 
 
-def compare_records(records: Sequence[Record]) -> list[Compared]:
-    """All comparisons that make sense between the cells of one benchmark, as one family."""
+Certificates = Mapping[tuple[str, str], Certificate]
+"""By network and kernels."""
+
+
+def compare_records(
+    records: Sequence[Record], certificates: Certificates | None = None
+) -> list[Compared]:
+    """All comparisons that make sense between the cells of one benchmark, as one family.
+
+    Cells of different engines or kernels are compared only with certificates that both compute
+    the same function.
+    """
     pairs = comparable(records)
+    doubts = {(a, b): _doubt(records[a], records[b], certificates or {}) for a, b in pairs}
+    tested = [pair for pair in pairs if not doubts[pair]]
     looks = max((record.looks for record in records), default=1)
-    found = compare([paired(records[a], records[b]) for a, b in pairs], looks=looks)
-    return [(a, b, one) for (a, b), one in zip(pairs, found, strict=True)]
+    found = compare([paired(records[a], records[b]) for a, b in tested], looks=looks)
+    judged = dict(zip(tested, found, strict=True))
+    return [(a, b, judged.get((a, b)) or _refusal(doubts[a, b])) for a, b in pairs]
+
+
+def _doubt(a: Record, b: Record, certificates: Certificates) -> str:
+    """Why two cells may not be compared; nothing if they may."""
+    if not {"engine", "kernels"} & set(a.trial.differs_in(b.trial)):
+        return ""
+    for trial in (a.trial, b.trial):
+        certificate = certificates.get((trial.network, trial.kernels))
+        proof = certificate.proof(trial.engine) if certificate else None
+        if proof is None:
+            return f"not comparable: no certificate for {trial.engine} ({trial.kernels} kernels)"
+        if not proof.passed:
+            return f"not comparable: {trial.engine} failed its certificate: {proof.reason}"
+    return ""
+
+
+def _refusal(reason: str) -> Comparison:
+    return Comparison(None, None, None, None, None, "undecided", 0, reason)
 
 
 def bench_document(
@@ -49,6 +81,24 @@ def bench_document(
                 "reason": one.reason,
             }
             for a, b, one in compared
+        ],
+    }
+
+
+def certificates_document(certificates: Sequence[Certificate]) -> dict[str, Any]:
+    """Certificates for machines; with one network its engines stand at the top."""
+    return {
+        "format": FORMAT,
+        "convdyno": __version__,
+        "passed": all(certificate.passed for certificate in certificates),
+        "engines": [
+            {"network": certificate.network} | proof.model_dump(mode="json")
+            for certificate in certificates
+            for proof in certificate.engines
+        ],
+        "certificates": [
+            certificate.model_dump(mode="json", exclude={"engines"}) | {"hash": certificate.hash}
+            for certificate in certificates
         ],
     }
 

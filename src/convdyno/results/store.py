@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from convdyno.errors import BadStore
+from convdyno.results.certificate import Certificate
 from convdyno.results.record import SCHEMA, Record
 
 
@@ -40,20 +42,43 @@ class Store:
 
     def write(self, record: Record) -> Path:
         """Write a record in place of its earlier state; a kill leaves the old or the new."""
-        part = self.folder / f".{record.id}.part"
         path = self.folder / f"{record.id}.json"
+        self._write(path, record.model_dump_json(indent=1))
+        return path
+
+    def certificate(self, network: str, kernels: str) -> Certificate | None:
+        """The stored certificate of a network, if there is a readable one."""
+        path = self._certificate_path(network, kernels)
         try:
+            return Certificate.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def write_certificate(self, certificate: Certificate) -> Path:
+        """Keep a certificate in place of an earlier one of the same network."""
+        path = self._certificate_path(certificate.network, certificate.kernels)
+        self._write(path, certificate.model_dump_json(indent=1))
+        return path
+
+    def _certificate_path(self, network: str, kernels: str) -> Path:
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{network}-{kernels}")
+        return self.folder / "certificates" / f"{name}.json"
+
+    def _write(self, path: Path, text: str) -> None:
+        """Write under a temporary name, make sure it is on the disk, and rename."""
+        part = path.with_name(f".{path.stem}-{os.getpid()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with part.open("w", encoding="utf-8") as file:
-                file.write(record.model_dump_json(indent=1))
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
         except OSError as wrong:
             part.unlink(missing_ok=True)
             raise BadStore(
-                f"record {record.id} cannot be written to {str(self.folder)!r}: {wrong.strerror}"
+                f"{path.name} cannot be written to {str(path.parent)!r}: {wrong.strerror}"
             ) from None
-        return path
 
     def records(self) -> Iterator[Record]:
         """All records, oldest first; anything else in the folder is named in `skipped`."""

@@ -11,6 +11,7 @@ framework prints goes to standard error instead. Any failed run can be repeated 
 | `{"do": "warm", "seconds": 10}`         | `warmed`: warm-up blocks, whether steady |
 | `{"do": "measure", "turn": 0, "blocks": 5}` | `measured`: the blocks |
 | `{"do": "probe"}`                       | `probed`: peaks |
+| `{"do": "pose", ...}`, `{"do": "answer", ...}` | files that a certificate is made of |
 | `{"do": "close"}`                       | `closed`: last loss, memory; the process ends |
 
 While opening, `progress` lines tell that it is alive. A failure is answered by `failed` with a
@@ -63,6 +64,7 @@ class Worker:
         from convdyno.blueprint.weights import initial_weights
         from convdyno.data.synthetic import synthetic_batch
         from convdyno.engines import registry
+        from convdyno.engines.contract import Fitter
         from convdyno.run.measure import Meter
         from convdyno.zoo.registry import build
 
@@ -82,7 +84,13 @@ class Worker:
         self.say("progress", what="built")
 
         step = session.train_step if trial_.mode == "train" else session.infer_step
-        if trial_.data == "synthetic-host":
+        if trial_.feed == "fit":
+            if not isinstance(session, Fitter):
+                raise Refused(f"{trial_.engine} has no --feed fit: only Keras has")
+
+            def run(steps: int) -> None:
+                session.fit(batch, steps)
+        elif trial_.data == "synthetic-host":
             place = session.place
 
             def run(steps: int) -> None:
@@ -151,6 +159,38 @@ class Worker:
 
         self.say("probed", peaks=[peak.model_dump() for peak in probe(self.session)])
 
+    def pose(self, blueprint: str, to: str) -> None:
+        """As the reference: choose what a certificate asks, and write it to a file."""
+        from convdyno.blueprint.graph import Blueprint
+        from convdyno.engines import registry
+        from convdyno.run import prove
+
+        calm = Blueprint.from_json(blueprint).without_dropout()
+        question = prove.pose(registry.load("reference"), calm)
+        prove.save_question(question, to)
+        self.say("posed", condition=question.condition)
+
+    def answer(
+        self, engine: str, blueprint: str, question: str, to: str, kernels: str = "native",
+        node: str | None = None,
+    ) -> None:  # fmt: skip
+        """Write what an engine computes to a file: all evidence, or the values of one node."""
+        from convdyno.blueprint.graph import Blueprint
+        from convdyno.engines import registry
+        from convdyno.run import prove
+
+        if not hasattr(self, "engine"):
+            self.engine = registry.load(engine)
+            self.say("progress", what="imported")
+        calm = Blueprint.from_json(blueprint).without_dropout()
+        asked = prove.load_question(question, calm)
+        if node is None:
+            evidence = prove.answer(self.engine, engine, asked, kernels)
+        else:
+            evidence = prove.values_of(self.engine, engine, asked, node)
+        prove.save(evidence, to)
+        self.say("answered")
+
     def close(self) -> None:
         """Say what is left to say, and end."""
         self.say(
@@ -189,6 +229,8 @@ def main() -> None:
         "warm": worker.warm,
         "measure": worker.measure,
         "probe": worker.probe,
+        "pose": worker.pose,
+        "answer": worker.answer,
         "close": worker.close,
     }
     for line in sys.stdin:
@@ -206,7 +248,9 @@ def main() -> None:
 def _failure(worker: Worker, error: Exception) -> dict[str, Any]:
     traceback.print_exc()
     if worker.out_of_memory(error):
-        trial = worker.trial
+        trial = getattr(worker, "trial", None)
+        if trial is None:
+            return {"status": "oom", "reason": "out of memory"}
         reason = (
             f"out of memory with {trial.batch} images per device ({trial.network}, "
             f"{trial.precision}, {trial.mode}): try a smaller --batch"

@@ -22,17 +22,13 @@ def paired(a: Record, b: Record) -> PairedRounds:
 
 
 def comparable(records: Sequence[Record]) -> list[tuple[int, int]]:
-    """The pairs of measured cells that differ in one thing at the most, and not in the engine.
-
-    Engines run a network in their own ways; that two of them compute the same function has to be
-    shown before their ratio means anything.
-    """
+    """The pairs of measured cells that differ in one thing at the most."""
     measured = [i for i, record in enumerate(records) if record.measured]
     return [
         (a, b)
         for place, a in enumerate(measured)
         for b in measured[place + 1 :]
-        if len(axes := records[a].trial.differs_in(records[b].trial)) <= 1 and axes != ["engine"]
+        if len(records[a].trial.differs_in(records[b].trial)) <= 1
     ]
 
 

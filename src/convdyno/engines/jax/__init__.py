@@ -1,0 +1,37 @@
+"""JAX as an engine."""
+
+from __future__ import annotations
+
+import jax
+from jaxlib.version import __version__ as jaxlib_version
+
+from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.weights import Weights
+from convdyno.engines.contract import Engine, Session, Trial
+from convdyno.engines.jax.step import JaxSession
+
+NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory")
+
+
+class JaxEngine:
+    """JAX, imported; its devices are found when a network is opened."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of jax and of jaxlib, which has the compiler."""
+        return {"jax": jax.__version__, "jaxlib": jaxlib_version}
+
+    def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
+        """Load a network on a device."""
+        return JaxSession(blueprint, trial, weights)
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether the memory of the host or the device did not suffice."""
+        return isinstance(error, MemoryError) or (
+            isinstance(error, jax.errors.JaxRuntimeError)
+            and any(text in str(error) for text in NO_MEMORY)
+        )
+
+
+def engine() -> Engine:
+    """The engine of JAX."""
+    return JaxEngine()

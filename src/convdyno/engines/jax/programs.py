@@ -1,0 +1,107 @@
+"""The programs that are compiled for one network, as pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax import numpy as jnp
+
+from convdyno.blueprint.graph import Blueprint
+from convdyno.engines.contract import Optimiser
+from convdyno.engines.jax import lower, rules
+from convdyno.engines.jax.lower import Arrays, Policy
+
+Gradients = Callable[..., tuple[jax.Array, Arrays, Arrays]]
+"""(weights, statistics, key, images, labels, scale) -> (loss, statistics after, gradients)."""
+
+
+class State(NamedTuple):
+    """What a training step replaces; its memory is handed on from step to step."""
+
+    weights: Arrays
+    statistics: Arrays
+    memory: tuple[Arrays, ...]
+    """What the update rule remembers: velocities, or two moments."""
+    updates: Any
+    """How many there have been."""
+    key: Any
+    """Plain bits: a typed key would take every call off JAX's fast path."""
+    scale: rules.LossScale | None
+    """Only where it is dynamic."""
+
+
+def gradients(blueprint: Blueprint, policy: Policy) -> Gradients:
+    """The loss of a batch before an update, and its slope; `scale` keeps small slopes in fp16."""
+    network = lower.lower(blueprint, policy, training=True)
+
+    def scaled_loss(
+        weights: Arrays, statistics: Arrays, key: Any, images: Any, labels: Any, scale: Any
+    ) -> tuple[jax.Array, tuple[jax.Array, Arrays]]:
+        scores, after = network(weights | statistics, images, jax.random.wrap_key_data(key))
+        loss = lower.loss(blueprint, scores, labels)
+        return loss * scale, (loss, after)
+
+    def compute(weights: Arrays, *rest: Any) -> tuple[jax.Array, Arrays, Arrays]:
+        found, (loss, after) = jax.grad(scaled_loss, has_aux=True)(weights, *rest)
+        return loss, after, {name: gradient / rest[-1] for name, gradient in found.items()}
+
+    return compute
+
+
+def train(
+    blueprint: Blueprint, policy: Policy, spec: Optimiser, static_scale: float
+) -> Callable[[State, Any, Any, Any], tuple[State, jax.Array]]:
+    """(state, images, labels, rate) -> (state, loss): forward, backward and update."""
+    compute = gradients(blueprint, policy)
+    drops = lower.drops(blueprint)
+
+    def step(state: State, images: Any, labels: Any, rate: Any) -> tuple[State, jax.Array]:
+        key = mine = state.key
+        if drops:
+            key, mine = jax.random.key_data(jax.random.split(jax.random.wrap_key_data(key)))
+        scale = state.scale.value if state.scale else static_scale
+        loss, statistics, slopes = compute(
+            state.weights, state.statistics, mine, images, labels, scale
+        )
+        updates = state.updates + 1
+        weights, memory = rules.update(spec, state.weights, slopes, state.memory, updates, rate)
+        after = State(weights, statistics, memory, updates, key, None)
+        return (_unless_overflown(state, slopes, after) if state.scale else after), loss
+
+    return step
+
+
+def infer(answer: Blueprint, policy: Policy) -> Callable[[Arrays, Any], jax.Array]:
+    """(weights in use, images) -> the scores of the first head."""
+    network = lower.lower(answer, policy, training=False)
+    return lambda weights, images: network(weights, images, None)[0][0]
+
+
+def in_use(policy: Policy) -> Callable[[Arrays], Arrays]:
+    """Kernels and biases as the network computes with them; batch norm stays in float32."""
+
+    def cast(name: str, array: jax.Array) -> jax.Array:
+        half = name.rpartition("/")[2] in ("kernel", "bias")
+        return array.astype(policy.dtype) if half else array
+
+    return lambda arrays: {name: cast(name, array) for name, array in arrays.items()}
+
+
+def normalise(policy: Policy) -> Callable[[Any], jax.Array]:
+    """Bytes as the network sees them: 0..255 becomes -1..1."""
+    return lambda images: (images.astype(jnp.float32) / 127.5 - 1).astype(policy.between)
+
+
+def _unless_overflown(before: State, slopes: Arrays, after: State) -> State:
+    """As torch's GradScaler: a step that overflows only lowers the scale."""
+    assert before.scale is not None
+    ok = rules.finite(slopes)
+    weights, memory, updates = jax.tree.map(
+        lambda new, old: jnp.where(ok, new, old),
+        (after.weights, after.memory, after.updates),
+        (before.weights, before.memory, before.updates),
+    )
+    scale = rules.rescale(before.scale, ok)
+    return State(weights, after.statistics, memory, updates, after.key, scale)

@@ -1,0 +1,93 @@
+"""The update rules and the loss scale of fp16: pure functions inside the compiled step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from convdyno.engines.contract import Optimiser
+from convdyno.engines.jax.lower import Arrays
+
+ADAM_BETA1, ADAM_BETA2, ADAM_EPS = 0.9, 0.999, 1e-8
+SCALE_AT_FIRST, SCALE_GROWTH, SCALE_BACKOFF, SCALE_PATIENCE = 65536.0, 2.0, 0.5, 2000
+"""As in torch's GradScaler, which people know."""
+
+
+class LossScale(NamedTuple):
+    """A dynamic loss scale: its value, and how many good steps it has seen since it changed."""
+
+    value: jax.Array | np.float32
+    good: jax.Array | np.int32
+
+
+def at_first() -> LossScale:
+    """The loss scale before the first step."""
+    return LossScale(np.float32(SCALE_AT_FIRST), np.int32(0))
+
+
+def memories(spec: Optimiser) -> int:
+    """How many arrays of a weight's shape a rule remembers for each weight."""
+    return 2 if spec.kind == "adam" else int(spec.momentum > 0)
+
+
+def update(
+    spec: Optimiser,
+    weights: Arrays,
+    gradients: Arrays,
+    memory: tuple[Arrays, ...],
+    count: jax.Array,
+    rate: jax.Array,
+) -> tuple[Arrays, tuple[Arrays, ...]]:
+    """The weights and the memory after update number `count` (1, 2, ...)."""
+    rows = {
+        name: _rule(
+            spec,
+            w,
+            gradients[name] + spec.weight_decay * w if _decays(spec, name) else gradients[name],
+            [m[name] for m in memory],
+            count,
+            rate,
+        )
+        for name, w in weights.items()
+    }
+    after = [{name: row[n] for name, row in rows.items()} for n in range(1 + len(memory))]
+    return after[0], tuple(after[1:])
+
+
+def finite(gradients: Arrays) -> jax.Array:
+    """Whether no gradient overflowed."""
+    return jnp.stack([jnp.isfinite(g).all() for g in gradients.values()]).all()
+
+
+def rescale(scale: LossScale, ok: jax.Array) -> LossScale:
+    """The loss scale after a step that was good or not."""
+    good = jnp.where(ok, scale.good + 1, 0)
+    grown = good == SCALE_PATIENCE
+    factor = jnp.where(ok, jnp.where(grown, SCALE_GROWTH, 1.0), SCALE_BACKOFF)
+    return LossScale(scale.value * factor, jnp.where(grown, 0, good))
+
+
+def _decays(spec: Optimiser, name: str) -> bool:
+    return spec.weight_decay > 0 and (spec.decay_on == "all" or name.endswith("/kernel"))
+
+
+def _rule(
+    spec: Optimiser,
+    w: jax.Array,
+    g: jax.Array,
+    memory: list[jax.Array],
+    count: jax.Array,
+    rate: jax.Array,
+) -> tuple[jax.Array, ...]:
+    if spec.kind == "adam":
+        m = ADAM_BETA1 * memory[0] + (1 - ADAM_BETA1) * g
+        s = ADAM_BETA2 * memory[1] + (1 - ADAM_BETA2) * jnp.square(g)
+        mean, square = m / (1 - ADAM_BETA1**count), s / (1 - ADAM_BETA2**count)
+        return w - rate * mean / (jnp.sqrt(square) + ADAM_EPS), m, s
+    if not memory:
+        return (w - rate * g,)
+    v = spec.momentum * memory[0] + g
+    return w - rate * (g + spec.momentum * v if spec.nesterov else v), v

@@ -1,0 +1,197 @@
+"""A network on a device, ready to step: the session of JAX."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+from numpy.typing import NDArray
+
+from convdyno.blueprint.graph import Blueprint, is_state
+from convdyno.blueprint.weights import Weights
+from convdyno.engines.contract import Probe, Trial
+from convdyno.engines.jax import device, lower, probes, programs, rules, tuned
+from convdyno.engines.jax.lower import Arrays, Policy
+from convdyno.errors import Refused
+
+PRODUCTS = {"fp32": lax.Precision.HIGHEST, "tf32": lax.Precision.HIGH}
+"""How float32 numbers are multiplied; left to the device, GPUs would take tf32 for fp32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A batch on the device."""
+
+    images: jax.Array
+    labels: jax.Array
+
+
+class JaxSession:
+    """One set of weights and compiled programs on it; a step is one call of one program.
+
+    In half precision the training step casts the float32 kernels as it goes; the forward pass has
+    half copies of them, made when they are stale and not in every step. A head's matrix product is
+    half like every other; its scores are float32 from there on.
+    """
+
+    def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> None:
+        self._device, self.settings = device.open_device(trial)
+        self.clock = time.perf_counter_ns
+        self._trial, self._blueprint = trial, blueprint
+        self._answer = blueprint.for_inference()
+        self._policy = policy = _policy(trial)
+
+        static = trial.loss_scale if isinstance(trial.loss_scale, float) else None
+        self._static_scale = static or 1.0
+        step = programs.train(blueprint, policy, trial.optimiser, self._static_scale)
+        self._step = jax.jit(step, donate_argnums=0)
+        self._gradients = jax.jit(programs.gradients(blueprint, policy))
+        self._infer = jax.jit(programs.infer(self._answer, policy))
+        self._in_use = jax.jit(programs.in_use(policy))
+        self._normalise = jax.jit(programs.normalise(policy))
+
+        training = trial.mode == "train"
+        scaled = training and trial.precision == "fp16"
+        if scaled:
+            self.settings.flags["loss_scale"] = static or "dynamic"
+        self._state = programs.State(
+            weights={},
+            statistics={},
+            memory=self._memory(rules.memories(trial.optimiser) if training else 0),
+            updates=self._put(np.int32(0)),
+            key=self._put(np.asarray(jax.random.key_data(jax.random.key(trial.seed)))),
+            scale=self._put(rules.at_first()) if scaled and not static else None,
+        )
+        self._ready: Arrays | None = None
+        self._latest = self._placed = self._loss = self._put(np.float32(math.nan))
+        self.set_rate(trial.optimiser.rate)
+        self.load(weights)
+
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
+        """Bring a host batch to the device; normalise to [-1, 1] there."""
+        self._placed = self._normalise(self._put(images))
+        return Placed(self._placed, self._put(labels.astype(np.int32)))
+
+    def train_step(self, batch: Placed) -> None:
+        """Enqueue one update of the weights."""
+        if self._trial.mode != "train":
+            raise Refused("this session was opened for inference: open one with --mode train")
+        self._ready = None
+        self._state, self._loss = self._step(self._state, batch.images, batch.labels, self._rate)
+        self._latest = self._loss
+
+    def infer_step(self, batch: Placed) -> None:
+        """Enqueue one forward pass as in use."""
+        self._latest = self._scores(batch)
+
+    def wait(self) -> None:
+        """Return when the device has finished everything enqueued; it works in that order."""
+        jax.block_until_ready((self._placed, self._latest))
+
+    def loss(self) -> float:
+        """The loss of the latest training step, before its update; NaN before the first."""
+        return float(self._loss)
+
+    def logits(self, batch: Placed) -> NDArray[np.float32]:
+        """The class scores of the first head as in use, one row an image."""
+        return np.array(self._scores(batch))
+
+    def gradients(self, batch: Placed) -> Weights:
+        """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
+        state = self._state
+        scale = float(state.scale.value) if state.scale else self._static_scale
+        while True:
+            _, _, found = self._gradients(
+                state.weights, state.statistics, state.key, batch.images, batch.labels, scale
+            )
+            arrays = {name: np.array(found[name]) for name in self._blueprint.trainable}
+            # As in training with a dynamic loss scale, until nothing overflows.
+            if scale <= 1 or all(np.isfinite(array).all() for array in arrays.values()):
+                return arrays
+            scale /= 2
+
+    def weights(self) -> Weights:
+        """All weights in canonical names and layouts, float32."""
+        held = self._state.weights | self._state.statistics
+        return {name: np.array(held[name]) for name in self._blueprint.weights}
+
+    def load(self, weights: Weights) -> None:
+        """Replace all weights."""
+        _check(self._blueprint, weights)
+        arrays = self._put({name: weights[name] for name in self._blueprint.weights})
+        self._state = self._state._replace(
+            weights={name: array for name, array in arrays.items() if not is_state(name)},
+            statistics={name: array for name, array in arrays.items() if is_state(name)},
+        )
+        self._ready = None
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate from the next step on."""
+        self._rate = self._put(np.float32(rate))
+
+    def compilations(self) -> int:
+        """How many programs have been compiled in this process so far."""
+        return device.compilations()
+
+    def memory_bytes(self) -> int | None:
+        """The peak of device memory held, where the device has memory of its own."""
+        return (self._device.memory_stats() or {}).get("peak_bytes_in_use")
+
+    def probes(self) -> Sequence[Probe]:
+        """A matrix product, a convolution and a copy at the trial's precision."""
+
+        def enqueued(result: jax.Array) -> None:
+            self._latest = result
+
+        return probes.probes(self._device, self._policy, enqueued)
+
+    def _scores(self, batch: Placed) -> jax.Array:
+        if self._ready is None:
+            held = self._state.weights | self._state.statistics
+            needed = {name: held[name] for name in self._answer.weights}
+            self._ready = self._in_use(needed) if self._policy.dtype != jnp.float32 else needed
+        return self._infer(self._ready, batch.images)
+
+    def _memory(self, count: int) -> tuple[Arrays, ...]:
+        """What the update rule remembers before the first step."""
+        shapes = self._blueprint.trainable
+        return tuple(
+            self._put({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+            for _ in range(count)
+        )
+
+    def _put(self, tree: Any) -> Any:
+        """Host arrays on the device, in memory of their own."""
+        return jax.device_put(tree, self._device, may_alias=False)
+
+
+def _policy(trial: Trial) -> Policy:
+    dtype = device.HALF.get(trial.precision, jnp.float32)
+    tune = trial.kernels == "tuned"
+    return Policy(
+        dtype=dtype,
+        between=jnp.float32 if tune else dtype,
+        precision=PRODUCTS.get(trial.precision, lax.Precision.DEFAULT),
+        conv=tuned.conv if tune else lower.native_conv,
+        norm=tuned.norm if tune else lower.native_norm,
+        max_pool=tuned.max_pool if tune else lower.native_max_pool,
+    )
+
+
+def _check(blueprint: Blueprint, weights: Weights) -> None:
+    """Refuse weights that are not this network's."""
+    for name, shape in blueprint.weights.items():
+        if name not in weights:
+            raise Refused(f"the weights are not those of {blueprint.name}: there is no {name!r}")
+        if weights[name].shape != shape:
+            raise Refused(
+                f"the weights are not those of {blueprint.name}: {name!r} has the shape "
+                f"{weights[name].shape}, not {shape}"
+            )

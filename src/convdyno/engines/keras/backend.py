@@ -1,0 +1,113 @@
+"""What the engine must know of the framework under Keras that Keras does not tell."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from convdyno.engines.contract import Trial
+from convdyno.errors import Refused
+
+HALF = {"bf16": "bfloat16", "fp16": "float16"}
+NATIVE = {
+    "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+}
+"""Processor features, as Linux calls them, by which half precision is real arithmetic."""
+
+
+Gradients = Callable[[Any, Any, float], list[Any]]
+"""(images, labels, loss scale) -> one gradient for each trainable variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process computes."""
+
+    device: str
+    device_name: str
+    threads: int
+    flags: dict[str, object] = field(default_factory=dict)
+
+
+class Backend(Protocol):
+    """A framework under Keras."""
+
+    name: str
+    labels: str
+    """The type of integers that its cross-entropy does not have to convert."""
+    nchw_on_cpu: bool
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the framework and of the libraries that do its arithmetic."""
+
+    def start(self, trial: Trial) -> Place:
+        """Give the process its device, threads and arithmetic; `Refused` says what it has."""
+
+    def batches(self, *batch: Any) -> Any:
+        """The same batch again and again, as `fit` and `predict` take it without a copy."""
+
+    def gradients(self, model: Any) -> Gradients:
+        """What gives the gradients of a model's training loss (without L2), scaled."""
+
+    def wait(self, variable: Any) -> None:
+        """Return when the device has finished everything enqueued; a step writes the variable."""
+
+    def compilations(self, traces: int) -> int:
+        """How many times something has been compiled; `traces` counts calls of the model."""
+
+    def memory_bytes(self) -> int | None:
+        """The peak of device memory held."""
+
+    def stream(self, floats: int) -> tuple[Callable[[], object], float]:
+        """Work that only moves memory, and how many bytes."""
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether the memory of the host or the device did not suffice."""
+
+
+def pick(framework: str, wanted: str, present: list[str]) -> str:
+    """The device of that name, or the best one (which is the first) for "auto"."""
+    name = {"auto": present[0], "cuda": "cuda:0"}.get(wanted, wanted)
+    if name not in present:
+        raise Refused(
+            f"Keras on {framework} has no device {wanted!r} here; it has {', '.join(present)}"
+        )
+    return name
+
+
+def cores() -> int:
+    """The physical cores that this process may use."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    files = [Path(siblings.format(n)) for n in os.sched_getaffinity(0)]
+    return len({file.read_text() if file.exists() else file for file in files})
+
+
+def cpu_name() -> str:
+    """The processor, as Linux calls it."""
+    found = re.search(r"^model name\s*:\s*(.*)$", _cpu_info(), re.MULTILINE)
+    return found[1] if found else platform.processor() or platform.machine()
+
+
+def emulated(precision: str, device: str) -> bool:
+    """Whether a CPU only pretends to have a precision."""
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _cpu_info(), re.MULTILINE)
+    features = set(found[1].split()) if found else set()
+    return (
+        device == "cpu"
+        and precision in NATIVE
+        and bool(features)
+        and not features & NATIVE[precision]
+    )
+
+
+def _cpu_info() -> str:
+    file = Path("/proc/cpuinfo")
+    return file.read_text() if file.exists() else ""

@@ -1,0 +1,30 @@
+"""Keras, imported on one backend."""
+
+from __future__ import annotations
+
+import keras
+
+from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.weights import Weights
+from convdyno.engines.contract import Session, Trial
+from convdyno.engines.keras.backend import Backend
+from convdyno.engines.keras.step import KerasSession
+
+
+class KerasEngine:
+    """Keras, imported on one backend."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def versions(self) -> dict[str, str]:
+        """Versions of Keras and of what does its arithmetic."""
+        return {"keras": keras.__version__, **self._backend.versions()}
+
+    def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
+        """Load a network on a device."""
+        return KerasSession(self._backend, blueprint, trial, weights)
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether the memory of the host or the GPU did not suffice."""
+        return isinstance(error, MemoryError) or self._backend.out_of_memory(error)

@@ -1,0 +1,271 @@
+"""A blueprint as a functional model of Keras layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+from convdyno.blueprint.graph import Blueprint, Node
+from convdyno.blueprint.ops import (
+    LRN,
+    Act,
+    Add,
+    Concat,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    Input,
+    Mean,
+    Norm,
+    Op,
+    Pool,
+    Quad,
+    Scale,
+    Shape,
+    Widen,
+)
+from convdyno.engines.contract import Optimiser
+
+UNSET = "zeros"
+"""Drawing kernels that are replaced at once would take seconds."""
+Tensor = Any
+
+
+@dataclass
+class Walk:
+    """A blueprint on its way into a model."""
+
+    blueprint: Blueprint
+    optimiser: Optimiser
+    nchw: bool
+    seed: int
+    variables: dict[str, Any] = field(default_factory=dict)
+    """What holds each weight, by canonical name; depthwise kernels have a shape of their own."""
+    node: Node = field(init=False)
+
+    def model_ends(self) -> tuple[Tensor, list[Tensor]]:
+        """The input and the scores of each head, in float32."""
+        values: dict[str, Tensor] = {}
+        for node in self.blueprint.nodes:
+            self.node = node
+            inputs = [values[name] for name in node.inputs]
+            values[node.name] = LOWER[type(node.op)](self, node.op, *inputs)
+        image = next(node.name for node in self.blueprint.nodes if isinstance(node.op, Input))
+        scores = [values[head.node] for head in self.blueprint.heads]
+        return values[image], [
+            x if x.dtype == "float32" else layers.Activation("linear", dtype="float32")(x)
+            for x in scores
+        ]
+
+    @property
+    def shape(self) -> Shape:
+        """What the present node reads."""
+        return self.blueprint.shapes[self.node.inputs[0]]
+
+    def decay(self, kind: str) -> keras.Regularizer | None:
+        """The L2 term of a kind of weight: Keras's own `weight_decay` is not in the gradient."""
+        spec = self.optimiser
+        applies = spec.weight_decay and (spec.decay_on == "all" or kind == "kernel")
+        return keras.regularizers.L2(spec.weight_decay / 2) if applies else None
+
+    def own(self, layer: layers.Layer, x: Tensor, **attributes: str) -> Tensor:
+        """The output of a layer, whose attributes hold weights of the present node."""
+        y = layer(x)
+        for kind in self.node.op.weights(self.shape):
+            attribute = getattr(layer, attributes.get(kind, kind))
+            self.variables[f"{self.node.name}/{kind}"] = attribute
+        return y
+
+    def channels(self, x: Tensor) -> int:
+        """The axis of the channels."""
+        return 1 if self.nchw and len(x.shape) == 4 else -1
+
+    def window(
+        self, op: Conv | Pool, x: Tensor, value: float = 0.0, *, exact: bool = False
+    ) -> tuple[Tensor, str]:
+        """The image, padded if Keras has no word for that, and its word for the rest.
+
+        With `exact` "same" does not do: an average there does not count the padding.
+        """
+        top, bottom, left, right = reached = _reached(op, self.shape)
+        if reached == (0, 0, 0, 0):
+            return x, "valid"
+        if _is_same(op, self.shape) and not exact:
+            return x, "same"
+        sides = ((top, bottom), (left, right))
+        if value == 0:
+            return layers.ZeroPadding2D(sides)(x), "valid"
+        pads = [(0, 0), (0, 0), *sides] if self.nchw else [(0, 0), *sides, (0, 0)]
+        return ops.pad(x, pads, constant_values=value), "valid"
+
+
+class LocalResponseNorm(layers.Layer):  # type: ignore[misc]
+    """Each value divided by a power of the squares of its neighbours across the channels."""
+
+    def __init__(self, op: LRN, axis: int) -> None:
+        # Sums of squares are statistics.
+        super().__init__(dtype="float32")
+        self._op, self._axis = op, axis
+
+    def call(self, x: Tensor) -> Tensor:
+        op, axis, count = self._op, self._axis % 4, x.shape[self._axis]
+        pads = [(0, 0)] * 4
+        pads[axis] = op.radius, op.radius
+        squares = ops.pad(ops.square(x), pads)
+        before = (slice(None),) * axis
+        near = sum(squares[(*before, slice(n, n + count))] for n in range(2 * op.radius + 1))
+        return x * ops.power(op.bias + op.alpha * near, -op.beta)
+
+
+def _input(walk: Walk, op: Input) -> Tensor:
+    image = (op.channels, op.height, op.width) if walk.nchw else (op.height, op.width, op.channels)
+    return keras.Input(image, dtype="float32")
+
+
+def _conv(walk: Walk, op: Conv, x: Tensor) -> Tensor:
+    x, padding = walk.window(op, x)
+    common: dict[str, Any] = {
+        "kernel_size": op.kernel,
+        "strides": op.stride,
+        "padding": padding,
+        "use_bias": op.bias,
+        "bias_regularizer": walk.decay("bias"),
+    }
+    channels = walk.shape[2]
+    if op.groups == channels > 1 and op.stride[0] == op.stride[1]:
+        layer = layers.DepthwiseConv2D(
+            depth_multiplier=op.out // channels,
+            depthwise_regularizer=walk.decay("kernel"),
+            depthwise_initializer=UNSET,
+            **common,
+        )
+    else:
+        layer = layers.Conv2D(
+            op.out,
+            groups=op.groups,
+            kernel_regularizer=walk.decay("kernel"),
+            kernel_initializer=UNSET,
+            **common,
+        )
+    return walk.own(layer, x)
+
+
+def _norm(walk: Walk, op: Norm, x: Tensor) -> Tensor:
+    layer = layers.BatchNormalization(
+        axis=walk.channels(x),
+        momentum=op.decay,
+        epsilon=op.eps,
+        scale=op.scale,
+        gamma_regularizer=walk.decay("scale"),
+        beta_regularizer=walk.decay("offset"),
+    )
+    return walk.own(
+        layer, x, scale="gamma", offset="beta", mean="moving_mean", variance="moving_variance"
+    )
+
+
+def _act(walk: Walk, op: Act, x: Tensor) -> Tensor:
+    match op.kind:
+        case "relu":
+            return layers.ReLU()(x)
+        case "relu6":
+            return layers.ReLU(max_value=6)(x)
+        case "leaky":
+            return layers.LeakyReLU(negative_slope=op.slope)(x)
+        case "tanh" | "sigmoid":
+            return layers.Activation(op.kind)(x)
+
+
+def _pool(walk: Walk, op: Pool, x: Tensor) -> Tensor:
+    lowest = -math.inf if op.kind == "max" else 0.0
+    top, bottom, left, right = _reached(op, walk.shape)
+    # On torch Keras 3.15 repeats the edge where an average's padding differs by side
+    # (https://github.com/keras-team/keras/pull/23233).
+    lopsided = op.kind == "average" and (top != bottom or left != right)
+    x, padding = walk.window(op, x, lowest, exact=op.count_pad or lopsided)
+    if op.kind == "max":
+        return layers.MaxPooling2D(op.kernel, op.stride, padding)(x)
+    y = layers.AveragePooling2D(op.kernel, op.stride, padding)(x)
+    share = _padded_share(op, walk.shape)
+    if padding == "valid" and not op.count_pad and share.max() > 1:
+        share = share if walk.nchw else share[:, :, None]
+        y = y * ops.convert_to_tensor(share, y.dtype)
+    return y
+
+
+def _dense(walk: Walk, op: Dense, x: Tensor) -> Tensor:
+    layer = layers.Dense(
+        op.out,
+        use_bias=op.bias,
+        kernel_regularizer=walk.decay("kernel"),
+        bias_regularizer=walk.decay("bias"),
+        kernel_initializer=UNSET,
+    )
+    return walk.own(layer, x)
+
+
+def _dropout(walk: Walk, op: Dropout, x: Tensor) -> Tensor:
+    return layers.Dropout(op.rate, seed=walk.seed)(x) if op.rate else x
+
+
+def _widen(walk: Walk, op: Widen, x: Tensor) -> Tensor:
+    pads = [(0, 0)] * 4
+    pads[walk.channels(x)] = op.before, op.after
+    return ops.pad(x, pads)
+
+
+LOWER: dict[type[Op], Callable[..., Tensor]] = {
+    Input: _input,
+    Conv: _conv,
+    Norm: _norm,
+    Act: _act,
+    Pool: _pool,
+    Mean: lambda walk, op, x: layers.GlobalAveragePooling2D()(x),
+    Flatten: lambda walk, op, x: layers.Flatten()(x),
+    Dense: _dense,
+    Dropout: _dropout,
+    Add: lambda walk, op, *xs: layers.Add()(list(xs)),
+    Concat: lambda walk, op, *xs: layers.Concatenate(axis=walk.channels(xs[0]))(list(xs)),
+    Scale: lambda walk, op, x: x * op.factor,
+    LRN: lambda walk, op, x: LocalResponseNorm(op, walk.channels(x))(x),
+    Widen: _widen,
+}
+
+
+def _reached(op: Conv | Pool, shape: Shape) -> Quad:
+    """The padding without what lies beyond the last window."""
+    bottom, right = (
+        max(0, (out - 1) * stride + kernel - size - before)
+        for out, stride, kernel, size, before in _axes(op, shape)
+    )
+    return op.pad[0], bottom, op.pad[2], right
+
+
+def _is_same(op: Conv | Pool, shape: Shape) -> bool:
+    """Whether Keras's "same" has the same windows."""
+    return all(
+        out == -(-size // stride) and before == max(0, (out - 1) * stride + kernel - size) // 2
+        for out, stride, kernel, size, before in _axes(op, shape)
+    )
+
+
+def _axes(op: Conv | Pool, shape: Shape) -> Iterator[tuple[int, ...]]:
+    """For both axes: windows, stride, kernel, size of the input, padding before it."""
+    before = op.pad[0], op.pad[2]
+    return zip(op.shape(shape)[:2], op.stride, op.kernel, shape[:2], before, strict=True)
+
+
+def _padded_share(op: Pool, shape: Shape) -> np.ndarray:
+    """For each window: all its cells / those that are not padding, as (rows, columns)."""
+    rows, columns = (
+        [min(i * stride - before + kernel, size) - max(i * stride - before, 0) for i in range(out)]
+        for out, stride, kernel, size, before in _axes(op, shape)
+    )
+    return math.prod(op.kernel) / np.outer(rows, columns)

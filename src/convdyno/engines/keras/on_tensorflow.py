@@ -1,0 +1,97 @@
+"""Keras on TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from convdyno.engines.contract import Trial
+from convdyno.engines.keras.backend import Gradients, Place, cores, cpu_name, pick
+from convdyno.errors import Refused
+
+NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
+"""The last one is oneDNN's `dnnl_out_of_memory`."""
+
+
+class Backend:
+    """TensorFlow's graphs, compiled by XLA where Keras or the trial says so."""
+
+    name = "tensorflow"
+    labels = "int64"
+    nchw_on_cpu = False
+
+    def __init__(self) -> None:
+        self._on_gpu = False
+
+    def versions(self) -> dict[str, str]:
+        versions = {"tensorflow": str(tf.__version__)}
+        if tf.config.list_physical_devices("GPU"):
+            built_with = tf.sysconfig.get_build_info()
+            versions["cuda"] = str(built_with["cuda_version"])
+            versions["cudnn"] = str(built_with["cudnn_version"])
+        return versions
+
+    def start(self, trial: Trial) -> Place:
+        gpus = tf.config.list_physical_devices("GPU")
+        present = [*(f"cuda:{n}" for n in range(len(gpus))), "cpu"]
+        name = pick("TensorFlow", trial.device, present)
+        self._on_gpu = name != "cpu"
+        chosen = [gpus[present.index(name)]] if self._on_gpu else []
+        threads = trial.threads or cores()
+        try:
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+            tf.config.threading.set_inter_op_parallelism_threads(threads)
+            tf.config.set_visible_devices(chosen, "GPU")
+            for gpu in chosen:
+                tf.config.experimental.set_memory_growth(gpu, True)
+        except RuntimeError:
+            raise Refused(
+                "TensorFlow already runs in this process with other threads or on another device, "
+                "and cannot change: open this trial in a process of its own"
+            ) from None
+        tf.config.experimental.enable_tensor_float_32_execution(trial.precision == "tf32")
+        if self._on_gpu:
+            details = tf.config.experimental.get_device_details(chosen[0])
+            return Place(name, str(details.get("device_name", "GPU")), threads)
+        from tensorflow.python.util import _pywrap_util_port
+
+        flags: dict[str, object] = {"onednn": bool(_pywrap_util_port.IsMklEnabled())}
+        return Place(name, cpu_name(), threads, flags)
+
+    def batches(self, *batch: Any) -> Any:
+        return tf.data.Dataset.from_tensors(batch).repeat()
+
+    def gradients(self, model: Any) -> Gradients:
+        weights = [variable.value for variable in model.trainable_variables]
+
+        def find(images: Any, labels: Any, scale: float) -> list[Any]:
+            with tf.GradientTape() as tape:
+                loss = model.data_loss(labels, model(images, training=True)) * scale
+            return tape.gradient(loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+        return find
+
+    def wait(self, variable: Any) -> None:
+        # On a CPU a function returns when it is done.
+        if self._on_gpu:
+            tf.test.experimental.sync_devices()
+
+    def compilations(self, traces: int) -> int:
+        return traces
+
+    def memory_bytes(self) -> int | None:
+        if not self._on_gpu:
+            return None
+        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+
+    def stream(self, floats: int) -> tuple[Callable[[], object], float]:
+        source, total = tf.zeros(floats), tf.Variable(tf.ones(floats))
+        # TensorFlow's own copies take fresh memory each time, or copy nothing.
+        return lambda: total.assign_add(source), 3.0 * 4 * floats
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        return isinstance(error, tf.errors.ResourceExhaustedError) or (
+            isinstance(error, tf.errors.OpError) and any(text in str(error) for text in NO_MEMORY)
+        )

@@ -1,0 +1,243 @@
+"""A network in Keras, run as Keras's users run it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+from numpy.typing import NDArray
+
+from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.weights import Weights
+from convdyno.engines.contract import Probe, Settings, Trial
+from convdyno.engines.keras import probes
+from convdyno.engines.keras.backend import HALF, NATIVE, Backend, Place, cores, emulated
+from convdyno.engines.keras.lower import Walk
+from convdyno.engines.keras.model import Network, Update
+from convdyno.errors import Refused
+
+JIT = {"auto": "auto", "on": True, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A batch on the device."""
+
+    images: Any
+    labels: Any
+
+
+class KerasSession:
+    """A compiled model; `feed` says whether a step is a `train_on_batch` or part of a `fit`.
+
+    `train_on_batch` returns the loss, and so waits for the device in every step: that is what one
+    call a batch costs in Keras.
+    """
+
+    def __init__(
+        self, backend: Backend, blueprint: Blueprint, trial: Trial, weights: Weights
+    ) -> None:
+        self._backend, self._trial, self._blueprint = backend, trial, blueprint
+        self.clock = time.perf_counter_ns
+        place = backend.start(trial)
+        _check_possible(backend, trial, place)
+        self._nchw = trial.layout == "nchw"
+        half = HALF.get(trial.precision)
+        keras.config.set_dtype_policy(f"mixed_{half}" if half else "float32")
+        keras.config.set_image_data_format("channels_first" if self._nchw else "channels_last")
+
+        walk = Walk(blueprint, trial.optimiser, self._nchw, trial.seed)
+        image, scores = walk.model_ends()
+        self._variables = walk.variables
+        self._update = Update(trial)
+        self._model = Network(image, scores if len(scores) > 1 else scores[0], blueprint.heads)
+        self._model.compile(
+            self._update.optimiser, jit_compile=JIT[trial.compile], auto_scale_loss=False
+        )
+        self._answer = self._model
+        if len(scores) > 1:
+            self._answer = Network(image, scores[0], blueprint.heads[:1])
+            self._answer.jit_compile = self._model.jit_compile
+        self._gradients = backend.gradients(self._model)
+        self._last = self._model.trainable_variables[-1]
+        self._trained = False
+        self.settings = self._settings(place)
+        self.load(weights)
+
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
+        """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
+        pixels = ops.cast(ops.convert_to_tensor(images), "float32") / 127.5 - 1
+        pixels = ops.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
+        return Placed(pixels, ops.convert_to_tensor(labels.astype(self._backend.labels)))
+
+    def train_step(self, batch: Placed) -> None:
+        """One update of the weights."""
+        if self._trial.feed == "fit":
+            self.fit(batch, 1)
+            return
+        self._trained = True
+        self._model.train_on_batch(batch.images, batch.labels)
+
+    def fit(self, batch: Placed, steps: int) -> None:
+        """So many updates of the weights in one call."""
+        self._trained = True
+        data = self._backend.batches(batch.images, batch.labels)
+        self._model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
+
+    def infer_step(self, batch: Placed) -> None:
+        """One forward pass as in use."""
+        if self._trial.feed == "fit":
+            self.predict(batch, 1)
+        else:
+            self._answer.predict_on_batch(batch.images)
+
+    def predict(self, batch: Placed, steps: int) -> None:
+        """So many forward passes as in use, in one call."""
+        self._answer.predict(self._backend.batches(batch.images), steps=steps, verbose=0)
+
+    def wait(self) -> None:
+        """Return when the device has finished everything enqueued."""
+        self._backend.wait(self._last)
+
+    def loss(self) -> float:
+        """The loss of the latest training step, before its update; NaN before the first."""
+        return float(_array(self._model.latest.result())) if self._trained else math.nan
+
+    def logits(self, batch: Placed) -> NDArray[np.float32]:
+        """The class scores of the first head as in use, one row an image."""
+        return np.asarray(self._answer.predict_on_batch(batch.images), np.float32)
+
+    def gradients(self, batch: Placed) -> Weights:
+        """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
+        names = {id(variable): name for name, variable in self._variables.items()}
+        scale = self._update.scale()
+        while True:
+            with self._undisturbed():
+                found = self._gradients(batch.images, batch.labels, scale)
+            arrays = {
+                names[id(variable)]: _array(gradient) / np.float32(scale)
+                for variable, gradient in zip(self._model.trainable_variables, found, strict=True)
+            }
+            # As in training with a dynamic loss scale, until nothing overflows.
+            if scale <= 1 or all(np.isfinite(array).all() for array in arrays.values()):
+                shapes = self._blueprint.trainable
+                return {name: arrays[name].reshape(shape) for name, shape in shapes.items()}
+            scale /= 2
+
+    def weights(self) -> Weights:
+        """All weights in canonical names and layouts, float32."""
+        return {
+            name: _array(self._variables[name].value).reshape(shape).copy()
+            for name, shape in self._blueprint.weights.items()
+        }
+
+    def load(self, weights: Weights) -> None:
+        """Replace all weights."""
+        _check_weights(self._blueprint, weights)
+        for name, variable in self._variables.items():
+            variable.assign(weights[name].reshape(variable.shape))
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate from the next step on."""
+        self._update.set_rate(rate)
+
+    def compilations(self) -> int:
+        """How many programs have been traced or compiled so far; 0 where steps are eager."""
+        models = {id(model): model for model in (self._model, self._answer)}
+        return self._backend.compilations(sum(model.traces for model in models.values()))
+
+    def memory_bytes(self) -> int | None:
+        """The peak of GPU memory held."""
+        return self._backend.memory_bytes()
+
+    def probes(self) -> Sequence[Probe]:
+        """A matrix product, a convolution and work that moves memory, at the trial's precision."""
+        on_cpu = self.settings.device == "cpu"
+        slow = emulated(self._trial.precision, self.settings.device)
+        dtype = HALF.get(self._trial.precision, "float32")
+        return probes.probes(self._backend, not on_cpu, dtype, self._nchw, slow)
+
+    def _settings(self, place: Place) -> Settings:
+        trial, policy = self._trial, self._model.dtype_policy
+        flags: dict[str, object] = {
+            "backend": self._backend.name,
+            "jit_compile": bool(self._model.jit_compile),
+            "dtype_policy": policy.name,
+            "feed": trial.feed,
+            **place.flags,
+        }
+        if trial.precision == "fp16" and trial.mode == "train":
+            flags["loss_scale"] = trial.loss_scale or "dynamic"
+        return Settings(
+            device=place.device,
+            device_name=place.device_name,
+            layout="nchw" if self._nchw else "nhwc",
+            compiled=bool(self._model.jit_compile),
+            threads=place.threads,
+            flags=flags,
+            warnings=_warnings(trial, place),
+        )
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Put running statistics and random numbers back as they were."""
+        states = self._model.non_trainable_variables
+        before, traces = [_array(state.value).copy() for state in states], self._model.traces
+        try:
+            yield
+        finally:
+            for state, was in zip(states, before, strict=True):
+                state.assign(was)
+            self._model.traces = traces
+
+
+def _array(tensor: Any) -> NDArray[np.float32]:
+    return ops.convert_to_numpy(tensor)
+
+
+def _check_possible(backend: Backend, trial: Trial, place: Place) -> None:
+    if trial.precision == "tf32" and not place.device.startswith("cuda"):
+        raise Refused(
+            f"tf32 is arithmetic of NVIDIA GPUs, and this trial runs on {place.device}: "
+            "use fp32, bf16 or fp16, or a CUDA device"
+        )
+    if trial.layout == "nchw" and place.device == "cpu" and not backend.nchw_on_cpu:
+        raise Refused(
+            "TensorFlow promises nchw on GPUs only, and this trial runs on cpu: use --layout nhwc"
+        )
+
+
+def _warnings(trial: Trial, place: Place) -> tuple[str, ...]:
+    warnings = []
+    if emulated(trial.precision, place.device):
+        native = " nor ".join(
+            sorted(n for n in NATIVE[trial.precision] if "512" in n or "amx" in n)
+        )
+        warnings.append(
+            f"{trial.precision} is emulated: this CPU has neither {native}; "
+            "expect it to be slower than fp32, and measure fp32 beside it"
+        )
+    if place.device == "cpu" and place.threads > cores():
+        warnings.append(
+            f"{place.threads} threads share {cores()} cores; --threads {cores()} is usually faster"
+        )
+    return tuple(warnings)
+
+
+def _check_weights(blueprint: Blueprint, weights: Weights) -> None:
+    """Refuse weights that are not this network's."""
+    for name, shape in blueprint.weights.items():
+        if name not in weights:
+            raise Refused(f"the weights are not those of {blueprint.name}: there is no {name!r}")
+        if weights[name].shape != shape:
+            raise Refused(
+                f"the weights are not those of {blueprint.name}: {name!r} has the shape "
+                f"{weights[name].shape}, not {shape}"
+            )

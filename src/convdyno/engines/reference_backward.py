@@ -1,0 +1,240 @@
+"""The oracle's backward pass: every op's derivative in NumPy and float64, and training by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from convdyno.blueprint.graph import Blueprint, Node
+from convdyno.blueprint.ops import (
+    LRN,
+    Act,
+    Add,
+    Concat,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    Mean,
+    Norm,
+    Op,
+    Pool,
+    Scale,
+    Widen,
+)
+from convdyno.engines import reference
+from convdyno.engines.contract import Optimiser
+from convdyno.engines.reference import Array, Arrays, Pass
+
+Derivatives = tuple[list[Array], dict[str, Array]]
+"""Of the loss: by each input of an op, and by each of its own weights."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one training step sees before it changes anything."""
+
+    loss: float
+    gradients: dict[str, Array]
+    """Of the loss without L2, by each trainable weight."""
+    statistics: dict[str, Array]
+    """The running statistics after the step."""
+
+
+def differentiate(
+    blueprint: Blueprint, weights: Arrays, images: NDArray[np.floating], labels: NDArray[np.int64]
+) -> Step:
+    """The training loss of a batch and its derivative by every trainable weight."""
+    done = reference.forward(blueprint, weights, images, training=True)
+    upstream: dict[str, Array] = {}
+    loss = 0.0
+    for head in blueprint.heads:
+        scores = done.values[head.node]
+        loss += head.weight * reference.cross_entropy(scores, labels)
+        _accumulate(upstream, head.node, head.weight * _cross_entropy_derivative(scores, labels))
+    gradients: dict[str, Array] = {}
+    for node in reversed(blueprint.nodes):
+        if node.name not in upstream or not node.inputs:
+            continue
+        own = _own_weights(blueprint, node, weights, done)
+        inputs = [done.values[name] for name in node.inputs]
+        rule = BACKWARD[type(node.op)]
+        by_input, by_weight = rule(
+            node.op, own, done.values[node.name], upstream[node.name], *inputs
+        )
+        for name, derivative in zip(node.inputs, by_input, strict=True):
+            _accumulate(upstream, name, derivative)
+        gradients |= {f"{node.name}/{kind}": value for kind, value in by_weight.items()}
+    statistics = reference.statistics_after(blueprint, weights, done)
+    return Step(loss, {name: gradients[name] for name in blueprint.trainable}, statistics)
+
+
+def train(
+    blueprint: Blueprint,
+    weights: Arrays,
+    images: NDArray[np.floating],
+    labels: NDArray[np.int64],
+    optimiser: Optimiser,
+    velocity: Mapping[str, Array],
+) -> tuple[Step, dict[str, Array], dict[str, Array]]:
+    """One step of SGD: what it saw, and all weights and velocities after it."""
+    step = differentiate(blueprint, weights, images, labels)
+    now = {name: np.asarray(array, np.float64) for name, array in weights.items()}
+    moved: dict[str, Array] = {}
+    for name, gradient in step.gradients.items():
+        now[name], moved[name] = reference.sgd(
+            now[name],
+            gradient,
+            velocity.get(name, np.zeros_like(gradient)),
+            rate=optimiser.rate,
+            momentum=optimiser.momentum,
+            nesterov=optimiser.nesterov,
+            decay=optimiser.weight_decay if reference.decays(optimiser, name) else 0.0,
+        )
+    return step, now | step.statistics, moved
+
+
+def _own_weights(blueprint: Blueprint, node: Node, weights: Arrays, done: Pass) -> dict[str, Array]:
+    names = {kind: f"{node.name}/{kind}" for kind in node.op.weights(*blueprint.shapes_in(node))}
+    return {
+        kind: np.asarray(done.statistics.get(name, weights[name]), np.float64)
+        for kind, name in names.items()
+    }
+
+
+def _accumulate(upstream: dict[str, Array], name: str, derivative: Array) -> None:
+    upstream[name] = upstream[name] + derivative if name in upstream else derivative
+
+
+def _cross_entropy_derivative(scores: Array, labels: NDArray[np.int64]) -> Array:
+    exponent = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probability: Array = exponent / exponent.sum(axis=1, keepdims=True)
+    probability[np.arange(len(labels)), labels] -= 1
+    return probability / len(labels)
+
+
+def _conv(op: Conv, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
+    top, bottom, left, right = op.pad
+    padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    dx, dk = np.zeros_like(padded), np.zeros_like(w["kernel"])
+    rows, columns = y.shape[1], y.shape[2]
+    size_in, size_out = x.shape[3] // op.groups, y.shape[3] // op.groups
+    for i in range(op.kernel[0]):
+        for j in range(op.kernel[1]):
+            cells = (
+                slice(None),
+                slice(i, i + rows * op.stride[0], op.stride[0]),
+                slice(j, j + columns * op.stride[1], op.stride[1]),
+            )
+            for group in range(op.groups):
+                ins = slice(group * size_in, (group + 1) * size_in)
+                outs = slice(group * size_out, (group + 1) * size_out)
+                part = padded[(*cells, ins)]
+                dk[i, j, :, outs] = np.tensordot(part, dy[..., outs], axes=([0, 1, 2], [0, 1, 2]))
+                dx[(*cells, ins)] += dy[..., outs] @ w["kernel"][i, j, :, outs].T
+    inner = dx[:, top : dx.shape[1] - bottom, left : dx.shape[2] - right]
+    return [inner], {"kernel": dk} | _bias(w, dy)
+
+
+def _norm(op: Norm, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
+    axes = tuple(range(x.ndim - 1))
+    deviation = np.sqrt(w["variance"] + op.eps)
+    normal = (x - w["mean"]) / deviation
+    by_weight = {"scale": (dy * normal).sum(axes)} if op.scale else {}
+    dn = dy * w.get("scale", np.ones(1))
+    dx = (dn - dn.mean(axes) - normal * (dn * normal).mean(axes)) / deviation
+    return [dx], by_weight | {"offset": dy.sum(axes)}
+
+
+def _act(op: Act, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
+    match op.kind:
+        case "relu":
+            return [dy * (x > 0)], {}
+        case "relu6":
+            return [dy * ((x > 0) & (x < 6))], {}
+        case "leaky":
+            return [np.where(x > 0, dy, op.slope * dy)], {}
+        case "tanh":
+            return [dy * (1 - y * y)], {}
+        case "sigmoid":
+            return [dy * y * (1 - y)], {}
+
+
+def _pool(op: Pool, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
+    """A maximum passes its derivative to the first of the largest cells."""
+    top, bottom, left, right = op.pad
+    frame = ((0, 0), (top, bottom), (left, right), (0, 0))
+    largest = op.kind == "max"
+    padded = np.pad(x, frame, constant_values=-np.inf if largest else 0.0)
+    inside = np.pad(np.ones_like(x), frame, constant_values=1.0 if op.count_pad else 0.0)
+    dx, open_ = np.zeros_like(padded), np.ones(y.shape, bool)
+    cells = [
+        (
+            slice(None),
+            slice(i, i + y.shape[1] * op.stride[0], op.stride[0]),
+            slice(j, j + y.shape[2] * op.stride[1], op.stride[1]),
+        )
+        for i in range(op.kernel[0])
+        for j in range(op.kernel[1])
+    ]
+    count = sum(inside[cell] for cell in cells)
+    for cell in cells:
+        if largest:
+            chosen = open_ & (padded[cell] == y)
+            open_ &= ~chosen
+            dx[cell] += dy * chosen
+        else:
+            dx[cell] += dy / count
+    return [dx[:, top : dx.shape[1] - bottom, left : dx.shape[2] - right]], {}
+
+
+def _lrn(op: LRN, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
+    def near(values: Array) -> Array:
+        frame = ((0, 0), (0, 0), (0, 0), (op.radius, op.radius))
+        windows = sliding_window_view(np.pad(values, frame), 2 * op.radius + 1, axis=3)
+        total: Array = windows.sum(-1)
+        return total
+
+    base = op.bias + op.alpha * near(x**2)
+    spread = near(dy * x * base ** (-op.beta - 1))
+    return [dy * base**-op.beta - 2 * op.alpha * op.beta * x * spread], {}
+
+
+def _dense(op: Dense, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
+    return [dy @ w["kernel"].T], {"kernel": x.T @ dy} | _bias(w, dy)
+
+
+def _bias(w: Mapping[str, Array], dy: Array) -> dict[str, Array]:
+    return {"bias": dy.sum(tuple(range(dy.ndim - 1)))} if "bias" in w else {}
+
+
+def _concat(op: Concat, w: Mapping[str, Array], y: Array, dy: Array, *xs: Array) -> Derivatives:
+    edges = np.cumsum([x.shape[-1] for x in xs])[:-1]
+    return list(np.split(dy, edges, axis=-1)), {}
+
+
+def _mean(op: Mean, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
+    return [np.broadcast_to(dy[:, None, None] / (x.shape[1] * x.shape[2]), x.shape)], {}
+
+
+BACKWARD: dict[type[Op], Callable[..., Derivatives]] = {
+    Conv: _conv,
+    Norm: _norm,
+    Act: _act,
+    Pool: _pool,
+    LRN: _lrn,
+    Mean: _mean,
+    Flatten: lambda op, w, y, dy, x: ([dy.reshape(x.shape)], {}),
+    Dense: _dense,
+    Dropout: lambda op, w, y, dy, x: ([dy], {}),
+    Add: lambda op, w, y, dy, *xs: ([dy] * len(xs), {}),
+    Concat: _concat,
+    Scale: lambda op, w, y, dy, x: ([op.factor * dy], {}),
+    Widen: lambda op, w, y, dy, x: ([dy[..., op.before : op.before + x.shape[-1]]], {}),
+}
+"""The derivatives of each op: (the op, its weights, its output, the loss's derivative by that
+output, its inputs) -> the loss's derivatives by its inputs and weights."""

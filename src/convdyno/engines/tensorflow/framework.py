@@ -1,0 +1,38 @@
+"""TensorFlow, imported."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.weights import Weights
+from convdyno.engines.contract import Session, Trial
+from convdyno.engines.tensorflow.step import TensorflowSession
+
+NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
+"""The last one is oneDNN's `dnnl_out_of_memory`."""
+
+
+class TensorflowEngine:
+    """TensorFlow, imported."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of TensorFlow and of the libraries that do its arithmetic."""
+        built_with = tf.sysconfig.get_build_info()
+        versions = {"tensorflow": str(tf.__version__)}
+        if tf.config.list_physical_devices("GPU"):
+            versions |= {
+                "cuda": str(built_with["cuda_version"]),
+                "cudnn": str(built_with["cudnn_version"]),
+            }
+        return versions
+
+    def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
+        """Load a network on a device."""
+        return TensorflowSession(blueprint, trial, weights)
+
+    def out_of_memory(self, error: BaseException) -> bool:
+        """Whether the memory of the host or the GPU did not suffice."""
+        return isinstance(error, MemoryError | tf.errors.ResourceExhaustedError) or (
+            isinstance(error, tf.errors.OpError) and any(text in str(error) for text in NO_MEMORY)
+        )

@@ -1,0 +1,199 @@
+"""A network on a device of TensorFlow's, and its steps."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from convdyno.blueprint.graph import Blueprint, is_state
+from convdyno.blueprint.weights import Weights
+from convdyno.engines.contract import Probe, Trial
+from convdyno.engines.tensorflow import device, probes
+from convdyno.engines.tensorflow.lower import Tensor, Walk
+from convdyno.engines.tensorflow.update import LossScale, Update
+from convdyno.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A batch on the device."""
+
+    images: Tensor
+    labels: Tensor
+
+
+class TensorflowSession:
+    """One set of variables and three functions on it: one trains, one is in use, one only looks.
+
+    In half precision the variables are cast where the training function reads them, as in Keras's
+    mixed policies; the function in use has half copies of its own, made when they are stale and
+    not in every step. A head's matrix product is half like every other; its scores are float32.
+    """
+
+    def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> None:
+        name = device.choose(trial.device)
+        self.settings = device.prepare(trial, name)
+        self.clock = time.perf_counter_ns
+        self._device = device.where(name)
+        self._trial, self._blueprint, self._answer = trial, blueprint, blueprint.for_inference()
+        self._half = device.HALF.get(trial.precision)
+        self._nchw = self.settings.layout == "nchw"
+        native_groups = device.grouped(name, self._half, self.settings.compiled)
+        self._walk = partial(Walk, nchw=self._nchw, half=self._half, native_groups=native_groups)
+        with tf.device(self._device):
+            self._variables = {
+                name: tf.Variable(tf.zeros(shape), trainable=not is_state(name))
+                for name, shape in blueprint.weights.items()
+            }
+            self._copies = {
+                name: tf.Variable(tf.zeros(shape, self._half), trainable=False)
+                for name, shape in self._answer.weights.items()
+                if self._half and name.endswith(("/kernel", "/bias"))
+            }
+            self._trainable = {n: v for n, v in self._variables.items() if not is_state(n)}
+            self._update = Update(trial.optimiser, self._trainable)
+            self._scale = LossScale(trial)
+        self._stale = True
+        self._traces = 0
+        compile_ = partial(tf.function, jit_compile=self.settings.compiled, autograph=False)
+        self._train, self._infer = compile_(self._traced_train), compile_(self._traced_infer)
+        self._look = compile_(self._traced_look)
+        if trial.precision == "fp16" and trial.mode == "train":
+            self.settings.flags["loss_scale"] = trial.loss_scale or "dynamic"
+        self._loss: Tensor = math.nan
+        self.load(weights)
+
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
+        """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
+        with tf.device(self._device):
+            pixels = tf.cast(tf.constant(images), tf.float32) / 127.5 - 1
+            pixels = tf.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
+            return Placed(tf.cast(pixels, self._half or tf.float32), tf.constant(labels))
+
+    def train_step(self, batch: Placed) -> None:
+        """Enqueue one update of the weights."""
+        self._stale = True
+        self._loss = self._train(batch.images, batch.labels)
+
+    def infer_step(self, batch: Placed) -> None:
+        """Enqueue one forward pass as in use."""
+        self._scores(batch)
+
+    def wait(self) -> None:
+        """Return when the device has finished everything enqueued."""
+        # On a CPU a function returns when it is done.
+        if self._device != "/CPU:0":
+            tf.test.experimental.sync_devices()
+
+    def loss(self) -> float:
+        """The loss of the latest training step, before its update; NaN before the first."""
+        return float(self._loss)
+
+    def logits(self, batch: Placed) -> NDArray[np.float32]:
+        """The class scores of the first head as in use, one row an image."""
+        return self._scores(batch).numpy()
+
+    def gradients(self, batch: Placed) -> Weights:
+        """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
+        scale = self._scale.value()
+        while True:
+            with tf.device(self._device):
+                given = tf.constant(scale)
+            found = self._look(batch.images, batch.labels, given)
+            arrays = {
+                name: gradient.numpy() / np.float32(scale) for name, gradient in found.items()
+            }
+            # As in training with a dynamic loss scale, until nothing overflows.
+            if scale <= 1 or all(np.isfinite(array).all() for array in arrays.values()):
+                return arrays
+            scale /= 2
+
+    def weights(self) -> Weights:
+        """All weights in canonical names and layouts, float32."""
+        return {name: variable.numpy().copy() for name, variable in self._variables.items()}
+
+    def load(self, weights: Weights) -> None:
+        """Replace all weights."""
+        _check(self._blueprint, weights)
+        for name, variable in self._variables.items():
+            variable.assign(weights[name])
+        self._stale = True
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate from the next step on."""
+        self._update.rate.assign(rate)
+
+    def compilations(self) -> int:
+        """How many times a function has been traced, and compiled by XLA if that is on."""
+        return self._traces
+
+    def memory_bytes(self) -> int | None:
+        """The peak of GPU memory held."""
+        if self._device == "/CPU:0":
+            return None
+        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+
+    def probes(self) -> Sequence[Probe]:
+        """A matrix product, a convolution and a copy at the trial's precision and layout."""
+        slow = device.emulated(self._trial.precision, self.settings.device)
+        return probes.probes(self._device, self._half or tf.float32, self._nchw, slow)
+
+    def _scores(self, batch: Placed) -> Tensor:
+        if self._stale:
+            for name, copy in self._copies.items():
+                copy.assign(tf.cast(self._variables[name], copy.dtype))
+            self._stale = False
+        return self._infer(batch.images)
+
+    def _traced_train(self, images: Tensor, labels: Tensor) -> Tensor:
+        self._traces += 1
+        with tf.device(self._device):
+            walk = self._walk(self._blueprint, self._variables, images, training=True)
+            loss, gradients = self._differentiate(walk, labels, self._scale.up)
+            for name, statistic in walk.statistics.items():
+                self._variables[name].assign(statistic)
+            self._scale.update(self._update.apply, self._scale.down(gradients))
+            return loss
+
+    def _traced_infer(self, images: Tensor) -> Tensor:
+        self._traces += 1
+        with tf.device(self._device):
+            variables = self._variables | self._copies
+            return self._walk(self._answer, variables, images, training=False).scores()[0]
+
+    def _traced_look(self, images: Tensor, labels: Tensor, scale: Tensor) -> dict[str, Tensor]:
+        with tf.device(self._device):
+            walk = self._walk(self._blueprint, self._variables, images, training=True)
+            return self._differentiate(walk, labels, lambda loss: loss * scale)[1]
+
+    def _differentiate(
+        self, walk: Walk, labels: Tensor, scaled: Any
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(self._trainable.values()))
+            loss = walk.loss(labels)
+            target = scaled(loss)
+        found = tape.gradient(
+            target, self._trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        return loss, found
+
+
+def _check(blueprint: Blueprint, weights: Weights) -> None:
+    """Refuse weights that are not this network's."""
+    for name, shape in blueprint.weights.items():
+        if name not in weights:
+            raise Refused(f"the weights are not those of {blueprint.name}: there is no {name!r}")
+        if weights[name].shape != shape:
+            raise Refused(
+                f"the weights are not those of {blueprint.name}: {name!r} has the shape "
+                f"{weights[name].shape}, not {shape}"
+            )

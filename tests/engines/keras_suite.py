@@ -1,0 +1,320 @@
+"""What Keras owes on one backend, the one that CONVDYNO_KERAS names; `test_keras_same.py` runs it.
+
+A process has one backend, so this file is collected by name only, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+import sameness
+from miniatures import MINIATURES, grouped, host_batch, lively_weights, plain
+from miniatures import with_auxiliary as auxiliary
+from sameness import assert_close, same
+
+from convdyno.blueprint.draft import Draft
+from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.weights import Weights
+from convdyno.engines import registry
+from convdyno.engines.contract import Optimiser, Session, Trial, normalise
+from convdyno.errors import Refused
+
+ENGINE = os.environ["CONVDYNO_KERAS"]
+BACKEND = ENGINE.removeprefix("keras/")
+LAYOUTS = ("nhwc",) if BACKEND == "tensorflow" else ("nhwc", "nchw")
+SPECS = list(sameness.SPECS) if BACKEND == "torch" else ["nesterov", "kernels", "adam"]
+FEW = ("residual", "grouped", "inception", "flattened_every_way")
+"""The miniatures for what takes time to compile."""
+
+
+def open_session(blueprint: Blueprint, weights: Weights | None = None, **values: Any) -> Session:
+    given = {"batch": 4, "device": "cpu", "threads": 1, "optimiser": Optimiser(rate=0.05), **values}
+    trial = Trial(network=blueprint.name, engine=ENGINE, **given)
+    return registry.load(ENGINE).open(blueprint, trial, weights or lively_weights(blueprint))
+
+
+def small() -> Blueprint:
+    x = Draft("small", (5, 5, 2)).image.conv_norm_relu(3, 3, pad=1).conv(4, 1, bias=True).relu()
+    return x.mean().logits(5).done()
+
+
+def dropping() -> Blueprint:
+    x = Draft("dropping", (6, 6, 2)).image.conv_relu(4, 3)
+    return x.flatten().dropout(0.5).logits(5).done()
+
+
+@pytest.fixture(scope="module", params=MINIATURES)
+def opened(request):
+    blueprint = MINIATURES[request.param]()
+    return open_session(blueprint), blueprint
+
+
+def test_the_backend_is_the_one_of_the_name():
+    assert registry.load(ENGINE).versions().keys() >= {"keras", BACKEND}
+    import keras
+
+    assert keras.backend.backend() == BACKEND
+
+
+def test_weights_come_back_bit_for_bit(opened):
+    sameness.check_weights_come_back(*opened)
+
+
+def test_forward(opened):
+    sameness.check_forward(*opened)
+
+
+def test_gradients(opened):
+    sameness.check_gradients(*opened)
+
+
+def test_loss(opened):
+    sameness.check_loss(*opened)
+
+
+def test_nothing_is_compiled_twice(opened):
+    session, blueprint = opened
+    batch = session.place(*host_batch(blueprint))
+    counts = []
+    for rate in (0.1, 0.2, 0.3):
+        session.set_rate(rate)
+        session.train_step(batch)
+        session.infer_step(batch)
+        counts.append(session.compilations())
+    assert counts[1] == counts[2]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("nchw" not in LAYOUTS, reason="refused")
+@pytest.mark.parametrize("name", FEW if BACKEND == "jax" else MINIATURES)
+def test_channels_first_is_the_same_function(name):
+    blueprint = MINIATURES[name]()
+    session = open_session(blueprint, layout="nchw")
+    assert session.settings.layout == "nchw"
+    assert session.place(*host_batch(blueprint)).images.shape[1] == blueprint.image[2]
+    sameness.check_forward(session, blueprint)
+    sameness.check_gradients(session, blueprint)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_updates_follow_the_rule(spec):
+    spec = sameness.SPECS[spec]
+    session = open_session(small(), optimiser=spec)
+    sameness.check_updates(session, small(), spec, rates=(1, 1, 0.5, 2))
+
+
+@pytest.mark.slow
+def test_a_rate_of_zero_keeps_the_velocity():
+    session = open_session(plain())
+    sameness.check_updates(session, plain(), Optimiser(rate=0.05), rates=(1, 0, 1))
+
+
+def test_running_variance_is_the_populations_also_when_the_batch_changes():
+    sameness.check_statistics(open_session(grouped()), grouped())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("name", FEW)
+def test_half_precision_is_near(name, precision):
+    blueprint = MINIATURES[name]()
+    session = open_session(blueprint, precision=precision)
+    sameness.check_forward(session, blueprint, 0.05 if precision == "bf16" else 0.01)
+    sameness.check_loss(session, blueprint, 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_gradients_in_half_precision_are_near(precision):
+    blueprint = plain()
+    weights, host = lively_weights(blueprint), host_batch(blueprint)
+    exact = open_session(blueprint, weights)
+    half = open_session(blueprint, weights, precision=precision)
+    expected = exact.gradients(exact.place(*host))
+    for name, gradient in half.gradients(half.place(*host)).items():
+        assert_close(gradient, expected[name], 0.05, name)
+
+
+@pytest.mark.parametrize("build", [small, auxiliary])
+def test_fit_makes_the_same_steps(build):
+    blueprint = build()
+    fitted, stepped = open_session(blueprint, feed="fit"), open_session(blueprint)
+    batch = fitted.place(*host_batch(blueprint))
+    fitted.train_step(batch)
+    fitted.fit(batch, 3)
+    for _ in range(4):
+        stepped.train_step(batch)
+    expected = stepped.weights()
+    for name, found in fitted.weights().items():
+        assert_close(found, expected[name], 1e-6, name)
+    assert fitted.loss() == pytest.approx(stepped.loss(), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_fit_and_predict_compile_once():
+    session = open_session(plain(), feed="fit")
+    batch = session.place(*host_batch(plain()))
+    counts = []
+    for steps in (1, 2, 3, 4):
+        session.fit(batch, steps)
+        session.predict(batch, steps)
+        session.infer_step(batch)
+        counts.append(session.compilations())
+    assert counts[2] == counts[3]
+
+
+def test_weights_are_copies():
+    session = open_session(plain())
+    held = session.weights()
+    again = {name: array.copy() for name, array in held.items()}
+    session.train_step(session.place(*host_batch(plain())))
+    assert same(held, again)
+
+
+def test_a_batch_is_normalised_and_owns_its_memory():
+    from keras.ops import convert_to_numpy
+
+    images, labels = host_batch(small())
+    batch = open_session(small()).place(images, labels)
+    expected = normalise(images)
+    images[:], labels[:] = 0, 0
+    np.testing.assert_allclose(convert_to_numpy(batch.images), expected, rtol=0, atol=2e-7)
+    assert convert_to_numpy(batch.labels).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [small, dropping, auxiliary])
+def test_looking_does_not_disturb_training(build):
+    blueprint = build()
+    looked, trained = open_session(blueprint, seed=3), open_session(blueprint, seed=3)
+    batch = looked.place(*host_batch(blueprint))
+    for _ in range(3):
+        looked.train_step(batch)
+        looked.gradients(batch)
+        looked.infer_step(batch)
+        trained.train_step(batch)
+    assert same(looked.weights(), trained.weights())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_the_loss_falls_on_a_fixed_batch(precision):
+    session = open_session(small(), precision=precision, optimiser=Optimiser(rate=0.02))
+    batch = session.place(*host_batch(small()))
+    losses = []
+    for _ in range(12):
+        session.train_step(batch)
+        losses.append(session.loss())
+    assert all(map(math.isfinite, losses))
+    assert losses[-1] < 0.7 * losses[0]
+
+
+@pytest.mark.slow
+def test_a_static_loss_scale_does_not_change_the_update():
+    blueprint = plain()
+    exact = open_session(blueprint)
+    scaled = open_session(blueprint, precision="fp16", loss_scale=128.0)
+    assert scaled._model.optimizer.loss_scale_factor == 128
+    for session in (exact, scaled):
+        session.train_step(session.place(*host_batch(blueprint)))
+    expected = exact.weights()
+    for name, found in scaled.weights().items():
+        assert_close(found, expected[name], 2e-3, name)
+
+
+@pytest.mark.slow
+def test_dropout_drops_in_training_only_and_is_seeded():
+    losses = []
+    for _ in range(2):
+        session = open_session(dropping(), seed=5)
+        batch = session.place(*host_batch(dropping()))
+        session.set_rate(0.0)
+        for _ in range(2):
+            session.train_step(batch)
+            losses.append(session.loss())
+    assert losses[:2] == losses[2:]
+    assert losses[0] != losses[1]
+    np.testing.assert_array_equal(session.logits(batch), session.logits(batch))
+
+
+def test_the_loss_before_the_first_step_is_nan():
+    assert math.isnan(open_session(plain()).loss())
+
+
+def test_settings_are_told():
+    settings = open_session(plain(), precision="bf16").settings
+    assert (settings.device, settings.layout, settings.threads) == ("cpu", "nhwc", 1)
+    assert settings.compiled == settings.flags["jit_compile"] == (BACKEND == "jax")
+    assert settings.flags["dtype_policy"] == "mixed_bfloat16"
+    assert settings.flags["backend"] == BACKEND
+    assert settings.device_name
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"precision": "tf32"}, "tf32 .* runs on cpu: use fp32, bf16 or fp16"),
+        ({"device": "cuda:7"}, "no device 'cuda:7' here; it has .*cpu"),
+        ({"device": "abacus"}, "no device 'abacus' here; it has .*cpu"),
+    ],
+)
+def test_what_is_not_possible_here_is_refused(values, sentence):
+    with pytest.raises(Refused, match=sentence):
+        open_session(plain(), **values)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="possible")
+def test_channels_first_is_refused_by_tensorflow_on_a_cpu():
+    with pytest.raises(Refused, match=r"nchw on GPUs only, .* use --layout nhwc"):
+        open_session(plain(), layout="nchw")
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="torch can change its threads")
+def test_threads_cannot_change_within_a_process():
+    open_session(plain())
+    with pytest.raises(Refused, match=r"already runs .* process"):
+        open_session(plain(), threads=3)
+
+
+def test_another_backend_in_the_same_process_is_refused():
+    other = "keras/torch" if BACKEND == "jax" else "keras/jax"
+    with pytest.raises(Refused, match=f"Keras already runs on {BACKEND} in this process"):
+        registry.load(other)
+
+
+def test_weights_of_another_network_are_refused():
+    weights = lively_weights(plain())
+    with pytest.raises(Refused, match="there is no 'conv1/kernel'"):
+        open_session(plain(), {n: w for n, w in weights.items() if n != "conv1/kernel"})
+
+
+def test_running_out_of_memory_is_recognised():
+    engine = registry.load(ENGINE)
+    assert engine.out_of_memory(MemoryError())
+    assert not engine.out_of_memory(RuntimeError("shapes do not match"))
+
+
+@pytest.mark.slow
+def test_probes_are_pure_work():
+    session = open_session(plain(), precision="bf16")
+    found = session.probes()
+    assert [probe.kind for probe in found] == ["matmul", "conv", "copy"]
+    for probe in found:
+        probe.run()
+        assert probe.work > 1e6
+    session.wait()
+    assert session.memory_bytes() is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="jax always compiles, and torch takes minutes")
+def test_compiled_steps_are_the_same_steps():
+    spec = Optimiser(rate=0.05)
+    session = open_session(small(), compile="on")
+    assert session.settings.compiled
+    sameness.check_forward(session, small())
+    sameness.check_updates(session, small(), spec)
