@@ -6,6 +6,7 @@ ConvdynoError                 one clear sentence; carries the exit code
 │   ├── NotInstalled          an optional part is missing; names the install command
 │   ├── BadBlueprint          a network that cannot be built; names the node
 │   ├── BadStore              a results folder or record that cannot be used
+│   ├── BadWeights            a file of weights that is broken or another network's
 │   └── Refused               an engine cannot run this trial; says what it can
 ├── NothingMeasured (4)       the budget ended before the first block
 └── TrialFailed (5)           a worker crashed, hung, ran out of memory or lost its loss to NaN
@@ -47,6 +48,10 @@ class BadBlueprint(UsageError):
 
 class BadStore(UsageError):
     """A results folder or a record that cannot be read or written."""
+
+
+class BadWeights(UsageError):
+    """A file of weights that cannot be read, written or used for this network."""
 
 
 class Refused(UsageError):

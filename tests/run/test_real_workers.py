@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = (
     "bench", "resnet50", "--engine", "torch", "--width", "0.125", "--image-size", "64",
-    "--classes", "10", "--within", "50%", "--budget", "90s", "--json",
+    "--classes", "10", "--within", "50%", "--budget", "4m", "--json",
 )  # fmt: skip
 """The wide interval ends a run after its three rounds on a quiet machine."""
 

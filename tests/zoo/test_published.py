@@ -39,6 +39,8 @@ PUBLISHED = [
     Figure("resnet101-v1.5", "44,549,160", "7.801", TV.format("resnet")),
     Figure("resnet152-v1.5", "60,192,808", "11.514", TV.format("resnet")),
     Figure("resnext50", "25,028,904", "4.23", TV.format("resnet")),
+    # torchvision's num_params: its weights are published without the auxiliary heads.
+    Figure("googlenet-torchvision", "6,624,904", "1.498", TV.format("googlenet")),
     Figure("inception3-torchvision", "23.83 M", "5.713", f"{TIMM}; {TV.format('inception')}"),
     Figure("inception3", "23.83 M", "5.73", TIMM, slack=0.01),
     # v1 has torchvision's weights, but its stride elsewhere; the paper has no parameter counts.

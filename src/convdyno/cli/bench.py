@@ -13,6 +13,7 @@ from convdyno.cli import parse
 from convdyno.errors import NothingMeasured, UsageError
 
 if TYPE_CHECKING:
+    from convdyno.report.document import Certificates
     from convdyno.stage.rounds import Cell, Limits
     from convdyno.stats.plan import Goal
     from convdyno.trial.spec import Trial
@@ -36,7 +37,7 @@ def bench(
         str | None, typer.Option("--network", help="The same; also package.module:function.")
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(help="torch, ...; default: the best installed.")
+        str | None, typer.Option(help="A comma list, or all; default: the best installed.")
     ] = None,
     mode: Annotated[str, typer.Option(help="train, infer")] = "train",
     batch: Annotated[
@@ -45,6 +46,12 @@ def bench(
     precision: Annotated[str, typer.Option(help="fp32, bf16, fp16, tf32")] = "fp32",
     layout: Annotated[str, typer.Option(help="auto, nchw, nhwc")] = "auto",
     compiled: Annotated[str, typer.Option("--compile", help="auto, on, off")] = "auto",
+    kernels: Annotated[
+        str, typer.Option(help="native (what users write), tuned (our fastest form; JAX on CPU)")
+    ] = "native",
+    feed: Annotated[
+        str, typer.Option(help="For Keras: batch (train_on_batch), fit (model.fit)")
+    ] = "batch",
     threads: Annotated[str, typer.Option(help="CPU threads; auto: one a core.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = "auto",
     image_size: Annotated[
@@ -94,6 +101,8 @@ def bench(
         precision=precision,
         layout=layout,
         compile=compiled,
+        kernels=kernels,
+        feed=feed,
         threads=threads,
         device=device,
         image_size=image_size,
@@ -107,7 +116,8 @@ def bench(
         latency=latency,
         seed=seed,
     )
-    _report(_run(trials, goal, limits, out, as_json), limits, out, as_json)
+    certificates = _certificates(trials, out, as_json)
+    _report(_run(trials, goal, limits, out, as_json), certificates, limits, out, as_json)
 
 
 def _one_of_two(positional: str | None, option: str | None) -> str:
@@ -135,15 +145,16 @@ def _trials(**words: Any) -> list[Trial]:
     cells = []
     for name in dict.fromkeys(parse.several(words["networks"], str)):
         network = find(name)
-        engines = words["engine"] or registry.best_installed()
         axes = {
             "network": [name],
-            "engine": parse.several(engines, lambda word: registry.check(word).name),
+            "engine": registry.chosen(words["engine"]),
             "mode": choice("mode", spec.Mode),
             "batch": optional("batch", parse.whole("--batch")),
             "precision": choice("precision", spec.Precision),
             "layout": choice("layout", spec.Layout),
             "compile": choice("compile", spec.Switch),
+            "kernels": choice("kernels", spec.Kernels),
+            "feed": choice("feed", spec.Feed),
             "threads": parse.several(
                 words["threads"], lambda w: None if w == "auto" else parse.whole("--threads")(w)
             ),
@@ -201,13 +212,38 @@ def _run(trials: list[Trial], goal: Goal, limits: Limits, out: Path, quiet: bool
     return cells
 
 
-def _report(cells: list[Cell], limits: Limits, out: Path, as_json: bool) -> None:
+def _certificates(trials: list[Trial], out: Path, quiet: bool) -> Certificates:
+    """Before engines are compared: the proofs that they compute the same, stored or made now."""
+    from convdyno.cli.certify import certificates
+    from convdyno.engines import registry
+    from convdyno.results.store import Store
+
+    store = Store(out)
+    store.prepare()
+    able = set(registry.installed_frameworks())
+    wanted: dict[str, set[tuple[str, str]]] = {}
+    for trial in trials:
+        if trial.engine in able:
+            wanted.setdefault(trial.network, set()).add((trial.engine, trial.kernels))
+    found = {}
+    for network, pairs in wanted.items():
+        for kernels in sorted({kernels for _, kernels in pairs}) if len(pairs) > 1 else ():
+            engines = sorted(engine for engine, kind in pairs if kind == kernels)
+            if not quiet:
+                typer.echo(f"certifying {network}: {', '.join(engines)} ...", err=True)
+            (found[network, kernels],) = certificates([network], engines, kernels, store)
+    return found
+
+
+def _report(
+    cells: list[Cell], certificates: Certificates, limits: Limits, out: Path, as_json: bool
+) -> None:
     from convdyno.report.console import Screen
     from convdyno.report.document import bench_document, compare_records, to_json
     from convdyno.report.rows import row
 
     rows = [row(cell.record) for cell in cells]
-    compared = compare_records([cell.record for cell in cells])
+    compared = compare_records([cell.record for cell in cells], certificates)
     if as_json:
         typer.echo(to_json(bench_document(rows, compared, out)))
     else:

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from convdyno import __version__
-from convdyno.cli import bench, doctor, listing, results, show
+from convdyno.cli import bench, certify, doctor, listing, results, show, weights
 from convdyno.errors import ConvdynoError
 
 app = typer.Typer(
@@ -19,9 +19,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (bench.bench, listing.list_, show.show, doctor.doctor):
+for command in (bench.bench, certify.certify, listing.list_, show.show, doctor.doctor):
     app.command(name=command.__name__.rstrip("_"), epilog=command.__globals__["EXAMPLES"])(command)
 app.add_typer(results.app, name="results")
+app.add_typer(weights.app, name="weights")
 
 
 @app.callback(invoke_without_command=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convdyno.blueprint.draft import Draft, Value
 from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.ops import Norm
 from convdyno.zoo.registry import network
 
 SZEGEDY14 = "arXiv:1409.4842"
@@ -69,3 +70,31 @@ def nvcnn(net: Draft, classes: int) -> Blueprint:
             x = x.max_pool(3, 2, pad="same")
         x = inception(x, name)
     return x.mean().logits(classes).done()
+
+
+def normed_inception(x: Value, name: str) -> Value:
+    """The four branches as torchvision has them: with batch norm, and a 3x3 in the 5x5's place."""
+    one, reduce3, three, reduce5, five, pool = MODULES[name]
+    with x.draft.scope(f"inception_{name}"):
+        return x.conv_norm_relu(one, 1).concat(
+            x.conv_norm_relu(reduce3, 1).conv_norm_relu(three, 3, pad=1),
+            x.conv_norm_relu(reduce5, 1).conv_norm_relu(five, 3, pad=1),
+            x.max_pool(3, 1, pad=1).conv_norm_relu(pool, 1),
+        )
+
+
+@network(
+    "googlenet-torchvision",
+    paper=SZEGEDY14,
+    note="torchvision's: batch norm, a 3x3 for each 5x5, the last pool 2x2, no auxiliary heads",
+)
+def torchvision(net: Draft, classes: int) -> Blueprint:
+    net.norm = Norm(eps=1e-3)
+    with net.scope("stem"):
+        x = net.image.conv_norm_relu(64, 7, 2, pad=3).max_pool(3, 2, ceil=True)
+        x = x.conv_norm_relu(64, 1).conv_norm_relu(192, 3, pad=1)
+    for name in MODULES:
+        if name in ("3a", "4a", "5a"):
+            x = x.max_pool(2 if name == "5a" else 3, 2, ceil=True)
+        x = normed_inception(x, name)
+    return x.mean().dropout(0.2).logits(classes).done()

@@ -1,0 +1,195 @@
+"""What torchvision and timm call the layers of the zoo's networks: node -> module.
+
+Where a scope of ours holds numbered convolutions, they are listed in the order of our numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from convdyno.zoo.googlenet import MODULES
+from convdyno.zoo.resnet import BOTTLENECKS, DEPTHS
+from convdyno.zoo.vgg import CONFIGURATIONS
+
+Names = dict[str, str]
+Branches = tuple[str, ...]
+
+INCEPTION3_STEM = (
+    "Conv2d_1a_3x3", "Conv2d_2a_3x3", "Conv2d_2b_3x3", "Conv2d_3b_1x1", "Conv2d_4a_3x3",
+)  # fmt: skip
+INCEPTION3_A = (
+    "branch1x1", "branch5x5_1", "branch5x5_2",
+    "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3", "branch_pool",
+)  # fmt: skip
+INCEPTION3_B = ("branch3x3", "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3")
+INCEPTION3_C = (
+    "branch1x1", "branch7x7_1", "branch7x7_2", "branch7x7_3",
+    "branch7x7dbl_1", "branch7x7dbl_2", "branch7x7dbl_3", "branch7x7dbl_4", "branch7x7dbl_5",
+    "branch_pool",
+)  # fmt: skip
+INCEPTION3_D = (
+    "branch3x3_1", "branch3x3_2",
+    "branch7x7x3_1", "branch7x7x3_2", "branch7x7x3_3", "branch7x7x3_4",
+)  # fmt: skip
+INCEPTION3_E = (
+    "branch1x1", "branch3x3_1", "branch3x3_2a", "branch3x3_2b",
+    "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3a", "branch3x3dbl_3b", "branch_pool",
+)  # fmt: skip
+INCEPTION3 = {
+    **dict.fromkeys(("5b", "5c", "5d"), INCEPTION3_A),
+    "6a": INCEPTION3_B,
+    **dict.fromkeys(("6b", "6c", "6d", "6e"), INCEPTION3_C),
+    "7a": INCEPTION3_D,
+    **dict.fromkeys(("7b", "7c"), INCEPTION3_E),
+}
+
+GOOGLENET = ("branch1", "branch2.0", "branch2.1", "branch3.0", "branch3.1", "branch4.1")
+INCEPTION4_STEM = (
+    "0", "1", "2", "3.conv", "4.branch0.0", "4.branch0.1",
+    "4.branch1.0", "4.branch1.1", "4.branch1.2", "4.branch1.3", "5.conv",
+)  # fmt: skip
+FOUR_BRANCHES = (
+    "branch0", "branch1.0", "branch1.1", "branch2.0", "branch2.1", "branch2.2", "branch3.1",
+)  # fmt: skip
+INCEPTION4_B = (
+    "branch0", "branch1.0", "branch1.1", "branch1.2",
+    "branch2.0", "branch2.1", "branch2.2", "branch2.3", "branch2.4", "branch3.1",
+)  # fmt: skip
+INCEPTION4_C = (
+    "branch0", "branch1_0", "branch1_1a", "branch1_1b",
+    "branch2_0", "branch2_1", "branch2_2", "branch2_3a", "branch2_3b", "branch3.1",
+)  # fmt: skip
+REDUCTION_A = ("branch0", "branch1.0", "branch1.1", "branch1.2")
+INCEPTION4_REDUCTION_B = (
+    "branch0.0", "branch0.1", "branch1.0", "branch1.1", "branch1.2", "branch1.3",
+)  # fmt: skip
+MIXED_7A = (
+    "branch0.0", "branch0.1", "branch1.0", "branch1.1", "branch2.0", "branch2.1", "branch2.2",
+)  # fmt: skip
+BLOCK35 = ("branch0", "branch1.0", "branch1.1", "branch2.0", "branch2.1", "branch2.2")
+BLOCK17 = BLOCK8 = ("branch0", "branch1.0", "branch1.1", "branch1.2")
+
+AS_CONVOLUTION = ("pre_logits.fc1", "pre_logits.fc2")
+"""Dense layers of ours that timm has as convolutions over the whole image."""
+
+
+def bricks(scope: str, modules: Iterable[str], prefix: str = "") -> Names:
+    """Convolutions with batch norm, in the order of our numbers."""
+    found = {}
+    for number, module in enumerate(modules, 1):
+        found[f"{scope}/conv{number}"] = f"{prefix}{module}.conv"
+        found[f"{scope}/norm{number}"] = f"{prefix}{module}.bn"
+    return found
+
+
+def alexnet() -> Names:
+    """torchvision's AlexNet."""
+    places = {"conv1": 0, "conv2": 3, "conv3": 6, "conv4": 8, "conv5": 10}
+    names = {node: f"features.{place}" for node, place in places.items()}
+    return names | {"fc6": "classifier.1", "fc7": "classifier.4", "logits": "classifier.6"}
+
+
+def vgg(depths: tuple[int, ...], dense: tuple[str, str, str]) -> Names:
+    """VGG: in `features`, each convolution has a ReLU after it and each stage a pool."""
+    names, place = {}, 0
+    for stage, depth in enumerate(depths, 1):
+        for number in range(1, depth + 1):
+            names[f"conv{stage}_{number}"] = f"features.{place}"
+            place += 2
+        place += 1
+    return names | dict(zip(("fc6", "fc7", "logits"), dense, strict=True))
+
+
+def resnet(depths: tuple[int, ...], convolutions: int) -> Names:
+    """ResNet with blocks of so many convolutions."""
+    names = {"conv1/conv1": "conv1", "conv1/norm1": "bn1", "logits": "fc"}
+    for stage, depth in enumerate(depths, 1):
+        for block in range(depth):
+            ours, theirs = f"conv{stage + 1}_{block + 1}", f"layer{stage}.{block}"
+            for number in range(1, convolutions + 1):
+                names[f"{ours}/conv{number}"] = f"{theirs}.conv{number}"
+                names[f"{ours}/norm{number}"] = f"{theirs}.bn{number}"
+            names[f"{ours}/shortcut/conv1"] = f"{theirs}.downsample.0"
+            names[f"{ours}/shortcut/norm1"] = f"{theirs}.downsample.1"
+    return names
+
+
+def googlenet() -> Names:
+    """torchvision's GoogLeNet, without its auxiliary heads."""
+    names = bricks("stem", ("conv1", "conv2", "conv3")) | {"logits": "fc"}
+    for module in MODULES:
+        names |= bricks(f"inception_{module}", GOOGLENET, f"inception{module}.")
+    return names
+
+
+def inception3() -> Names:
+    """torchvision's and timm's Inception v3."""
+    names = bricks("stem", INCEPTION3_STEM) | {"logits": "fc"}
+    for module, branches in INCEPTION3.items():
+        names |= bricks(f"mixed_{module}", branches, f"Mixed_{module}.")
+    return names | bricks("aux", ("conv0", "conv1"), "AuxLogits.") | {"aux/logits": "AuxLogits.fc"}
+
+
+def inception4() -> Names:
+    """timm's Inception v4: everything before the classifier is numbered in `features`."""
+    names = bricks("stem", INCEPTION4_STEM, "features.") | {"logits": "last_linear"}
+    scopes: list[tuple[str, Branches]] = []
+    scopes += [(f"a_{n}", FOUR_BRANCHES) for n in range(1, 5)]
+    scopes += [("reduction_a", REDUCTION_A)]
+    scopes += [(f"b_{n}", INCEPTION4_B) for n in range(1, 8)]
+    scopes += [("reduction_b", INCEPTION4_REDUCTION_B)]
+    scopes += [(f"c_{n}", INCEPTION4_C) for n in range(1, 4)]
+    for place, (scope, branches) in enumerate(scopes, 6):
+        names |= bricks(scope, branches, f"features.{place}.")
+    return names
+
+
+def inception_resnet2() -> Names:
+    """timm's Inception-ResNet v2."""
+    stem = (f"conv2d_{place}" for place in ("1a", "2a", "2b", "3b", "4a"))
+    names = bricks("stem", stem) | bricks("conv_7b", ("conv2d_7b",)) | {"logits": "classif"}
+    names |= bricks("mixed_5b", FOUR_BRANCHES, "mixed_5b.")
+    names |= bricks("mixed_6a", REDUCTION_A, "mixed_6a.")
+    names |= bricks("mixed_7a", MIXED_7A, "mixed_7a.")
+    blocks: list[tuple[str, str, Branches]] = []
+    blocks += [(f"block35_{n}", f"repeat.{n - 1}", BLOCK35) for n in range(1, 11)]
+    blocks += [(f"block17_{n}", f"repeat_1.{n - 1}", BLOCK17) for n in range(1, 21)]
+    blocks += [(f"block8_{n}", f"repeat_2.{n - 1}", BLOCK8) for n in range(1, 10)]
+    blocks += [("block8_10", "block8", BLOCK8)]
+    for ours, theirs, branches in blocks:
+        names |= bricks(ours, branches, f"{theirs}.")
+        names[f"{ours}/conv{len(branches) + 1}"] = f"{theirs}.conv2d"
+    return names
+
+
+def _resnets() -> dict[str, Names]:
+    return {
+        f"resnet{layers}-v1.5" if layers in BOTTLENECKS else f"resnet{layers}": resnet(
+            depths, 3 if layers in BOTTLENECKS else 2
+        )
+        for layers, depths in DEPTHS.items()
+    }
+
+
+def torchvision() -> dict[str, Names]:
+    """The zoo's networks that torchvision has, and their names there."""
+    dense = ("classifier.0", "classifier.3", "classifier.6")
+    return {
+        "alexnet": alexnet(),
+        **{f"vgg{n}": vgg(depths, dense) for n, (_, depths) in CONFIGURATIONS.items()},
+        **_resnets(),
+        "googlenet-torchvision": googlenet(),
+        "inception3-torchvision": inception3(),
+    }
+
+
+def timm() -> dict[str, Names]:
+    """The zoo's networks that timm has, and their names there."""
+    dense = (*AS_CONVOLUTION, "head.fc")
+    return {
+        **{f"vgg{n}": vgg(depths, dense) for n, (_, depths) in CONFIGURATIONS.items()},
+        **_resnets(),
+        "inception3-torchvision": inception3(),
+        "inception4-slim": inception4(),
+        "inception-resnet2-slim": inception_resnet2(),
+    }
