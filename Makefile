@@ -10,7 +10,7 @@ bench: .make/torch
 
 test: .make/test lint
 	$(BIN)/pytest -n 2 -m "not slow"
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
 
 lint: .make/test
 	$(BIN)/ruff check .
@@ -21,9 +21,17 @@ lint: .make/test
 speed: .make/test
 	$(BIN)/python benchmarks/torch_loop.py
 	$(BIN)/python benchmarks/overhead.py
+	$(PIP) flax optax
+	$(BIN)/python benchmarks/engines.py
 
-.make/torch .make/test: .make/%: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) -e '.[$*]'
+.make/torch: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e '.[torch]'
+	@mkdir -p .make && touch $@
+
+# torchvision and timm are only compared with: without their dependencies, which would replace torch.
+.make/test: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e '.[test]'
+	$(PIP) --no-deps torchvision timm
 	@mkdir -p .make && touch $@
 
 # Debian keeps venv in a package of its own.

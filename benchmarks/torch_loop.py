@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from peers import DeepMnist, ResNet50, bare_step
+from peer_torch import DeepMnist, ResNet50, bare_step
 from side_by_side import race
 
 from convdyno.blueprint.weights import initial_weights
