@@ -155,16 +155,16 @@ def test_fit_makes_the_same_steps(build):
 
 
 @pytest.mark.slow
-def test_fit_and_predict_compile_once():
-    session = open_session(plain(), feed="fit")
+@pytest.mark.parametrize("mode", ["train", "infer"])
+def test_fit_compiles_once(mode):
+    session = open_session(plain(), feed="fit", mode=mode)
     batch = session.place(*host_batch(plain()))
-    counts = []
+    before, counts = session.weights(), []
     for steps in (1, 2, 3, 4):
         session.fit(batch, steps)
-        session.predict(batch, steps)
-        session.infer_step(batch)
         counts.append(session.compilations())
     assert counts[2] == counts[3]
+    assert same(session.weights(), before) == (mode == "infer")
 
 
 def test_weights_are_copies():

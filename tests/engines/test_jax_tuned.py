@@ -16,6 +16,7 @@ from convdyno.errors import Refused
 from convdyno.zoo.registry import build, networks
 
 RANDOM = np.random.default_rng(0)
+MANY = tuned.MANY_CHANNELS
 
 
 def zoo_ops():
@@ -30,8 +31,12 @@ def zoo_ops():
                 op, channels = node.op, blueprint.shapes_in(node)[0][2]
                 kind = tuned.classify(op, channels)
                 groups = min(op.groups, 4)
-                into = {"window": 34, "grouped": 2 * groups, "thin": min(channels, 5)}.get(kind, 9)
-                out = {"window": 33, "grouped": 3 * groups}.get(kind, 7 if op.out > channels else 6)
+                into = {"window": MANY + 2, "grouped": 2 * groups, "thin": min(channels, 5)}.get(
+                    kind, 9
+                )
+                out = {"window": MANY + 1, "grouped": 3 * groups}.get(
+                    kind, 7 if op.out > channels else 6
+                )
                 small = Conv(out, op.kernel, op.stride, op.pad, groups)
                 assert tuned.classify(small, into) == kind
                 convs[small, into] = kind
@@ -102,9 +107,12 @@ def test_every_convolution_of_the_zoo(op, channels, type_name):
 
 def test_the_zoo_has_every_class_and_bf16_takes_odd_numbers_of_pixels():
     assert set(CONVS.values()) == {"pointwise", "window", "thin", "grouped"}
-    rule, op = policy(jnp.bfloat16), Conv(40, (3, 3), pad=(1, 1, 1, 1))
-    x, kernel = random(1, 5, 7, 36, dtype=jnp.bfloat16), random(3, 3, 36, 40, dtype=jnp.bfloat16)
-    slope = random(1, 5, 7, 40, dtype=jnp.bfloat16)
+    rule, op = policy(jnp.bfloat16), Conv(MANY, (3, 3), pad=(1, 1, 1, 1))
+    x, kernel = (
+        random(1, 5, 7, MANY, dtype=jnp.bfloat16),
+        random(3, 3, MANY, MANY, dtype=jnp.bfloat16),
+    )
+    slope = random(1, 5, 7, MANY, dtype=jnp.bfloat16)
     run = value_and_slopes(lambda x, k: tuned.conv(rule, op, x, k))
     native = value_and_slopes(lambda x, k: tuned._native(rule, op, x, k))
     for found, want in zip(
@@ -118,8 +126,8 @@ def test_the_zoo_has_every_class_and_bf16_takes_odd_numbers_of_pixels():
 def test_a_form_can_be_chosen_for_one_gradient_alone(monkeypatch):
     forms = tuned.Forms("native", "native", "products")
     monkeypatch.setitem(tuned.FORMS, ("float32", "window"), forms)
-    rule, op = policy(jnp.float32), Conv(33, (3, 3), (2, 2), (1, 1, 1, 1))
-    values, slope = (random(2, 7, 7, 34), random(3, 3, 34, 33)), random(2, 4, 4, 33)
+    rule, op = policy(jnp.float32), Conv(MANY, (3, 3), (2, 2), (1, 1, 1, 1))
+    values, slope = (random(2, 7, 7, MANY), random(3, 3, MANY, MANY)), random(2, 4, 4, MANY)
     found = value_and_slopes(lambda x, k: tuned.conv(rule, op, x, k))(values, slope)
     expected = value_and_slopes(lambda x, k: lower.native_conv(rule, op, x, k))(values, slope)
     jax.tree.map(lambda a, b: assert_close(a, b, 1e-5), found, expected)

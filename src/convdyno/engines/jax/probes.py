@@ -31,19 +31,27 @@ def probes(
 
     a, b = filled(side, side), filled(side, side)
     images, kernel = filled(batch, 28, 28, channels), filled(3, 3, channels, channels)
-    source = jax.device_put(np.zeros(floats, np.float32), device)
     op = Conv(channels, (3, 3), pad=(1, 1, 1, 1))
+    source = jax.device_put(np.zeros(floats, np.float32), device)
+    target = jax.device_put(np.zeros(floats, np.float32), device)
 
-    multiply = jax.jit(lambda a, b: jnp.dot(a, b, precision=policy.precision))
+    multiply = jax.jit(
+        lambda a, b: jnp.dot(
+            a, b, precision=policy.precision, preferred_element_type=policy.between
+        )
+    )
     convolve = jax.jit(lambda x, w: policy.conv(policy, op, x, w))
-    # The sign makes it a pass over memory that no compiler replaces by an alias.
-    copy = jax.jit(jnp.negative)
+    # Into memory that is there already; a sign, because a bare copy would be compiled away.
+    negate = jax.jit(lambda source, target: -source, donate_argnums=1, keep_unused=True)
+
+    def copy() -> None:
+        nonlocal target
+        target = negate(source, target)
+        enqueued(target)
+
+    flops = 2.0 * batch * op.macs((28, 28, channels))
     return (
         Probe("matmul", 2.0 * side**3, lambda: enqueued(multiply(a, b))),
-        Probe(
-            "conv",
-            2.0 * batch * op.macs((28, 28, channels)),
-            lambda: enqueued(convolve(images, kernel)),
-        ),
-        Probe("copy", 2.0 * source.nbytes, lambda: enqueued(copy(source))),
+        Probe("conv", flops, lambda: enqueued(convolve(images, kernel))),
+        Probe("copy", 2.0 * source.nbytes, copy),
     )

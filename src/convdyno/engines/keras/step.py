@@ -15,7 +15,7 @@ from keras import ops
 from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
-from convdyno.blueprint.weights import Weights
+from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines.contract import Probe, Settings, Trial
 from convdyno.engines.keras import probes
 from convdyno.engines.keras.backend import HALF, NATIVE, Backend, Place, cores, emulated
@@ -79,28 +79,26 @@ class KerasSession:
 
     def train_step(self, batch: Placed) -> None:
         """One update of the weights."""
+        self._trained = True
         if self._trial.feed == "fit":
-            self.fit(batch, 1)
-            return
-        self._trained = True
-        self._model.train_on_batch(batch.images, batch.labels)
-
-    def fit(self, batch: Placed, steps: int) -> None:
-        """So many updates of the weights in one call."""
-        self._trained = True
-        data = self._backend.batches(batch.images, batch.labels)
-        self._model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
+            self._fit(batch, 1)
+        else:
+            self._model.train_on_batch(batch.images, batch.labels)
 
     def infer_step(self, batch: Placed) -> None:
         """One forward pass as in use."""
         if self._trial.feed == "fit":
-            self.predict(batch, 1)
+            self._predict(batch, 1)
         else:
             self._answer.predict_on_batch(batch.images)
 
-    def predict(self, batch: Placed, steps: int) -> None:
-        """So many forward passes as in use, in one call."""
-        self._answer.predict(self._backend.batches(batch.images), steps=steps, verbose=0)
+    def fit(self, batch: Placed, steps: int) -> None:
+        """So many steps of the trial's mode in one call of `fit` or `predict`."""
+        if self._trial.mode == "train":
+            self._trained = True
+            self._fit(batch, steps)
+        else:
+            self._predict(batch, steps)
 
     def wait(self) -> None:
         """Return when the device has finished everything enqueued."""
@@ -140,7 +138,7 @@ class KerasSession:
 
     def load(self, weights: Weights) -> None:
         """Replace all weights."""
-        _check_weights(self._blueprint, weights)
+        check_weights(self._blueprint, weights)
         for name, variable in self._variables.items():
             variable.assign(weights[name].reshape(variable.shape))
 
@@ -163,6 +161,14 @@ class KerasSession:
         slow = emulated(self._trial.precision, self.settings.device)
         dtype = HALF.get(self._trial.precision, "float32")
         return probes.probes(self._backend, not on_cpu, dtype, self._nchw, slow)
+
+    def _fit(self, batch: Placed, steps: int) -> None:
+        data = self._backend.batches(batch.images, batch.labels)
+        self._model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
+
+    def _predict(self, batch: Placed, steps: int) -> None:
+        data = self._backend.batches(batch.images)
+        self._answer.predict(data, steps=steps, verbose=0)
 
     def _settings(self, place: Place) -> Settings:
         trial, policy = self._trial, self._model.dtype_policy
@@ -229,15 +235,3 @@ def _warnings(trial: Trial, place: Place) -> tuple[str, ...]:
             f"{place.threads} threads share {cores()} cores; --threads {cores()} is usually faster"
         )
     return tuple(warnings)
-
-
-def _check_weights(blueprint: Blueprint, weights: Weights) -> None:
-    """Refuse weights that are not this network's."""
-    for name, shape in blueprint.weights.items():
-        if name not in weights:
-            raise Refused(f"the weights are not those of {blueprint.name}: there is no {name!r}")
-        if weights[name].shape != shape:
-            raise Refused(
-                f"the weights are not those of {blueprint.name}: {name!r} has the shape "
-                f"{weights[name].shape}, not {shape}"
-            )

@@ -14,12 +14,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
-from convdyno.blueprint.weights import Weights
+from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines.contract import Probe, Trial
 from convdyno.engines.tensorflow import device, probes
 from convdyno.engines.tensorflow.lower import Tensor, Walk
 from convdyno.engines.tensorflow.update import LossScale, Update
-from convdyno.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ class TensorflowSession:
 
     def load(self, weights: Weights) -> None:
         """Replace all weights."""
-        _check(self._blueprint, weights)
+        check_weights(self._blueprint, weights)
         for name, variable in self._variables.items():
             variable.assign(weights[name])
         self._stale = True
@@ -185,15 +184,3 @@ class TensorflowSession:
             target, self._trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         return loss, found
-
-
-def _check(blueprint: Blueprint, weights: Weights) -> None:
-    """Refuse weights that are not this network's."""
-    for name, shape in blueprint.weights.items():
-        if name not in weights:
-            raise Refused(f"the weights are not those of {blueprint.name}: there is no {name!r}")
-        if weights[name].shape != shape:
-            raise Refused(
-                f"the weights are not those of {blueprint.name}: {name!r} has the shape "
-                f"{weights[name].shape}, not {shape}"
-            )
