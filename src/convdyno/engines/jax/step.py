@@ -76,7 +76,9 @@ class JaxSession:
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
         """Bring a host batch to the device; normalise to [-1, 1] there."""
-        self._placed = self._normalise(self._put(images))
+        # A copy is under way until it is ready, and the caller may fill its memory anew at once.
+        pixels = jax.block_until_ready(self._put(images))
+        self._placed = self._normalise(pixels)
         return Placed(self._placed, self._put(labels.astype(np.int32)))
 
     def train_step(self, batch: Placed) -> None:

@@ -73,7 +73,8 @@ class KerasSession:
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
         """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
-        pixels = ops.cast(ops.convert_to_tensor(images), "float32") / 127.5 - 1
+        # A copy, because a backend may read the host's memory later than this call returns.
+        pixels = ops.cast(ops.convert_to_tensor(images.copy()), "float32") / 127.5 - 1
         pixels = ops.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
         return Placed(pixels, ops.convert_to_tensor(labels.astype(self._backend.labels)))
 
