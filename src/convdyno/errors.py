@@ -7,6 +7,7 @@ ConvdynoError                 one clear sentence; carries the exit code
 │   ├── BadBlueprint          a network that cannot be built; names the node
 │   ├── BadStore              a results folder or record that cannot be used
 │   ├── BadWeights            a file of weights that is broken or another network's
+│   ├── BadData               a data set that is damaged, or a path that is none
 │   └── Refused               an engine cannot run this trial; says what it can
 ├── NothingMeasured (4)       the budget ended before the first block
 └── TrialFailed (5)           a worker crashed, hung, ran out of memory or lost its loss to NaN
@@ -52,6 +53,10 @@ class BadStore(UsageError):
 
 class BadWeights(UsageError):
     """A file of weights that cannot be read, written or used for this network."""
+
+
+class BadData(UsageError):
+    """A data set that is damaged, or something that is no data set; names file and offset."""
 
 
 class Refused(UsageError):
