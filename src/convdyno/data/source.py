@@ -13,13 +13,9 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.errors import BadData
-
 Split = Literal["train", "validation"]
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
-
-__all__ = ["Arrays", "BadData", "Encoded", "Example", "Facts", "Labels", "Pixels", "Source", "Split"]
 
 
 @dataclass(frozen=True, slots=True)
