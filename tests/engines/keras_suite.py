@@ -130,13 +130,7 @@ def test_half_precision_is_near(name, precision):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_gradients_in_half_precision_are_near(precision):
-    blueprint = plain()
-    weights, host = lively_weights(blueprint), host_batch(blueprint)
-    exact = open_session(blueprint, weights)
-    half = open_session(blueprint, weights, precision=precision)
-    expected = exact.gradients(exact.place(*host))
-    for name, gradient in half.gradients(half.place(*host)).items():
-        assert_close(gradient, expected[name], 0.05, name)
+    sameness.check_half_gradients(open_session, plain(), precision)
 
 
 @pytest.mark.parametrize("build", [small, auxiliary])

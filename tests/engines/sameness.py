@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -120,3 +121,15 @@ def check_statistics(session: Session, blueprint: Blueprint) -> None:
     assert_close(
         session.logits(batch), reference.logits(blueprint, found, normalise(host[0])), 1e-5
     )
+
+
+def check_half_gradients(
+    open_session: Callable[..., Session], blueprint: Blueprint, precision: str
+) -> None:
+    """Gradients in half precision are near those in float32."""
+    weights, host = lively_weights(blueprint), host_batch(blueprint)
+    exact = open_session(blueprint, weights)
+    half = open_session(blueprint, weights, precision=precision)
+    expected = exact.gradients(exact.place(*host))
+    for name, gradient in half.gradients(half.place(*host)).items():
+        assert_close(gradient, expected[name], 0.05, name)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import sameness
-from miniatures import MINIATURES, grouped, host_batch, lively_weights, plain, residual
+from miniatures import MINIATURES, grouped, host_batch, plain, residual
 from tensorflow_sessions import open_session
 
 from convdyno.engines.contract import Optimiser
@@ -64,13 +64,7 @@ def test_half_precision_is_near(name, precision):
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_gradients_in_half_precision_are_near(precision):
-    blueprint = plain()
-    weights, host = lively_weights(blueprint), host_batch(blueprint)
-    exact = open_session(blueprint, weights)
-    half = open_session(blueprint, weights, precision=precision)
-    expected = exact.gradients(exact.place(*host))
-    for name, gradient in half.gradients(half.place(*host)).items():
-        sameness.assert_close(gradient, expected[name], 0.05, name)
+    sameness.check_half_gradients(open_session, plain(), precision)
 
 
 @pytest.mark.parametrize("name", MINIATURES)

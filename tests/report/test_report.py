@@ -44,6 +44,35 @@ def test_the_rate_is_all_images_over_all_seconds() -> None:
     assert row(a_record()).images_per_second == pytest.approx(20 / (0.1 * 1.01))
 
 
+def printed(records: list[Record], certificates: Any = None) -> str:
+    out = io.StringIO()
+    Screen(out).bench([row(r) for r in records], compare_records(records, certificates))
+    return out.getvalue()
+
+
+def test_the_price_of_keras_has_a_line_of_its_own() -> None:
+    proofs = tuple(
+        EngineProof(engine=engine, version="", passed=True) for engine in ("jax", "keras/jax")
+    )
+    certificate = Certificate(
+        network="trivial", form="", digest="", parameters=1, kernels="native", condition=0,
+        engines=proofs, created="",
+    )  # fmt: skip
+    certificates = {("trivial", "native"): certificate}
+    native, keras = a_record(0.1, engine="jax"), a_record(0.125, engine="keras/jax")
+    for pair in ([native, keras], [keras, native]):
+        text = printed(pair, certificates)
+        assert "the price of Keras on jax (fp32, batch 20): +25.0 % [+25.0, +25.0] time" in text
+    assert "price" not in printed([native, keras])
+
+
+def test_conditions_that_differ_are_named() -> None:
+    one, other = a_record(precision="fp32"), a_record(precision="bf16")
+    assert "conditions that differ" not in printed([one, other])
+    other = other.but(settings={**(other.settings or {}), "layout": "nchw"})
+    assert "conditions that differ, layout: nhwc: fp32; nchw: bf16" in printed([one, other])
+
+
 def test_share_of_peak_counts_training_as_three_forwards() -> None:
     train, infer = row(a_record()), row(a_record(mode="infer"))
     assert train.images_per_second is not None

@@ -11,19 +11,30 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from convdyno.errors import TrialFailed
+from convdyno.trial.spec import Trial
 
 GRACE_SECONDS = 5.0
 """How long a worker may take to end after its last answer."""
 
 
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""glibc asks for huge pages then, where Linux leaves that to each program; read at its start."""
+
+
+def environment(trial: Trial) -> dict[str, str]:
+    """What a trial's process needs to be told before it starts."""
+    return HUGE_PAGES if trial.kernels == "tuned" else {}
+
+
 class LocalWorker:
     """A running worker; every failure of it is a `TrialFailed` with the status of the record."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115, closed by `end`
         self._oom_kills = _oom_kills()
         self._process = subprocess.Popen(
@@ -32,6 +43,7 @@ class LocalWorker:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             start_new_session=True,
+            env=os.environ | (environment or {}),
         )
         assert self._process.stdout is not None
         self._out = self._process.stdout.fileno()

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from convdyno.report.document import Compared
+from convdyno.report.document import Compared, differing
 from convdyno.report.rows import Row, describe
-from convdyno.report.words import gmac, noun, percent, quantity, rate
+from convdyno.report.words import gmac, noun, percent, quantity, rate, span
 from convdyno.results.certificate import TOLERANCES, Certificate
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison
@@ -20,7 +20,10 @@ from convdyno.trial.spec import Trial
 
 MOST_COMPARISONS = 12
 """How many ratios the terminal shows; `--json` has all."""
-RIGHT = ("images/s", "of peak", "memory", "parameters", "macs", "matmul", "convolution", "copy")
+RIGHT = (
+    "images/s", "of peak", "first step", "memory", "parameters", "macs", "matmul", "convolution",
+    "copy",
+)  # fmt: skip
 """Columns of figures that stand right."""
 PLAIN_WIDTH = 160
 """Columns where there is no terminal to fit."""
@@ -78,6 +81,11 @@ class Screen:
             self.line(sentence(rows[a].trial, rows[b].trial, found))
         if len(compared) > MOST_COMPARISONS:
             self.line(f"({len(compared) - MOST_COMPARISONS} more comparisons with --json)")
+        for a, b, found in compared:
+            if price := price_of_keras(rows[a].trial, rows[b].trial, found):
+                self.line(price)
+        if compared:
+            self._differences(measured, rows)
         self._problems(rows)
 
     def certificate(self, certificate: Certificate) -> None:
@@ -171,6 +179,15 @@ class Screen:
         if networks:
             self.line()
 
+    def _differences(self, measured: Sequence[Row], rows: Sequence[Row]) -> None:
+        """Conditions that the cells did not share, because each engine chose its own."""
+        for name, values in differing([row.record for row in measured]).items():
+            cells: dict[str, list[str]] = {}
+            for row, value in zip(measured, values, strict=True):
+                cells.setdefault(_cell(value), []).append(_name(row, rows))
+            told = "; ".join(f"{value}: {', '.join(names)}" for value, names in cells.items())
+            self.line(f"conditions that differ, {name}: {told}")
+
     def _problems(self, rows: Sequence[Row]) -> None:
         cells: dict[str, list[str]] = {}
         for row in rows:
@@ -200,8 +217,6 @@ def sentence(a: Trial, b: Trial, found: Comparison) -> str:
     if found.low is None or found.high is None:
         return f"{names[0]} has {ratio} of {names[1]}{place}: undecided; {found.reason}"
     interval = f"[{found.low:.3f}, {found.high:.3f}]"
-    if b.engine == f"keras/{a.engine}" or a.engine == f"keras/{b.engine}":
-        place += ", the price of Keras"
     words = {
         "faster": f"{names[0]} is faster than {names[1]}{place}: {ratio} {interval}",
         "slower": f"{names[0]} is slower than {names[1]}{place}: {ratio} {interval}",
@@ -209,6 +224,23 @@ def sentence(a: Trial, b: Trial, found: Comparison) -> str:
         "undecided": f"{names[0]} and {names[1]} are undecided{place}: {ratio} {interval}",
     }
     return words[found.verdict]
+
+
+def price_of_keras(a: Trial, b: Trial, found: Comparison) -> str:
+    """What Keras adds to a step of the framework under it, where two cells differ in just that."""
+    if found.ratio is None or found.low is None or found.high is None:
+        return ""
+    ratio, low, high = found.ratio, found.low, found.high
+    if a.engine == f"keras/{b.engine}":
+        ratio, low, high = 1 / ratio, 1 / high, 1 / low
+        a, b = b, a
+    if b.engine != f"keras/{a.engine}":
+        return ""
+    more, least, most = (100 * (times - 1) for times in (ratio, low, high))
+    return (
+        f"the price of Keras on {a.engine} ({a.precision}, batch {a.batch}): "
+        f"{more:+.1f} % [{least:+.1f}, {most:+.1f}] time a step"
+    )
 
 
 def _headline(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
@@ -222,6 +254,7 @@ def _headline(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
         "images/s": rate(row.images_per_second),
         "95 % interval": _interval(row),
         "of peak": percent(row.share_of_peak),
+        "first step": span(row.first_step_seconds),
         "memory": quantity(row.memory_bytes, "B") if row.memory_bytes else "-",
         "status": row.status,
     }

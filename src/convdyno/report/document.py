@@ -56,6 +56,20 @@ def _doubt(a: Record, b: Record, certificates: Certificates) -> str:
     return ""
 
 
+CONDITIONS = ("device", "layout", "compiled", "threads")
+"""What `auto` may become, and two engines may choose differently."""
+
+
+def differing(records: Sequence[Record]) -> dict[str, list[Any]]:
+    """The conditions that were not the same for all of these cells, with each cell's own."""
+    found = {}
+    for name in CONDITIONS:
+        values = [(record.settings or {}).get(name) for record in records]
+        if len({value for value in values if value is not None}) > 1:
+            found[name] = values
+    return found
+
+
 def _refusal(reason: str) -> Comparison:
     return Comparison(None, None, None, None, None, "undecided", 0, reason)
 
@@ -79,6 +93,7 @@ def bench_document(
                 "rounds": one.rounds,
                 "verdict": one.verdict,
                 "reason": one.reason,
+                "conditions": differing([rows[a].record, rows[b].record]),
             }
             for a, b, one in compared
         ],

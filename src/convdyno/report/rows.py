@@ -108,6 +108,13 @@ class Row:
         return self._mean("first_step_seconds")
 
     @property
+    def compile_seconds(self) -> float | None:
+        """What the first step took beyond an ordinary one: compiling, choosing, allocating."""
+        if self.first_step_seconds is None or self.step_seconds is None:
+            return None
+        return max(0.0, self.first_step_seconds - self.step_seconds)
+
+    @property
     def import_seconds(self) -> float | None:
         """Importing the framework, on average over processes."""
         return self._mean("import_seconds")
@@ -169,6 +176,7 @@ class Row:
             "import_seconds": self.import_seconds,
             "build_seconds": self.build_seconds,
             "first_step_seconds": self.first_step_seconds,
+            "compile_seconds": self.compile_seconds,
             "flops": self.flops,
             "peak_flops": self.peak_flops,
             "share_of_peak": self.share_of_peak,
@@ -232,7 +240,10 @@ def describe(row: Row) -> str:
     if (times := row.latency) is not None:
         shown = [(name, getattr(times, f"{name}_seconds")) for name in ("p50", "p90", "p99")]
         parts.append(", ".join(f"{name} {span(value)}" for name, value in shown if value))
-    parts.append(f"first step {span(row.first_step_seconds)}")
+    if row.import_seconds is not None and row.build_seconds is not None:
+        parts.append(f"import {span(row.import_seconds)}, build {span(row.build_seconds)}")
+    if row.compile_seconds is not None:
+        parts.append(f"first step {span(row.compile_seconds)} longer than a step")
     if row.share_of_peak is not None:
         parts.append(
             f"{percent(row.share_of_peak)} of the {quantity(row.peak_flops or 0, 'FLOP/s')} "

@@ -10,7 +10,7 @@ import datetime
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +62,14 @@ class Examination:
     A certificate computes and does not time, so the engines answer side by side.
     """
 
-    def __init__(self, candidates: Iterable[Candidate], kernels: str) -> None:
+    def __init__(
+        self,
+        candidates: Iterable[Candidate],
+        kernels: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._candidates, self._kernels = list(candidates), kernels
+        self._environment = environment
         self._workers: dict[str, LocalWorker] = {}
 
     def __enter__(self) -> Self:
@@ -80,7 +86,7 @@ class Examination:
         # A worker ends with the thread that started it, so none is started by a thread of the pool.
         for engine in ("reference", *(c.engine for c in self._candidates)):
             if engine not in self._workers:
-                self._workers[engine] = LocalWorker()
+                self._workers[engine] = LocalWorker(self._environment)
         case = _Case(subject, Path(self._folder.name), self._workers, self._kernels)
         condition = case.pose()
         with ThreadPoolExecutor(os.cpu_count()) as pool:

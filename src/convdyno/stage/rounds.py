@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.local import LocalWorker, OutOfTime
+from convdyno.launch.local import LocalWorker, OutOfTime, environment
 from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record
 from convdyno.results.store import Store
 from convdyno.stage.narrator import Narrator
@@ -144,7 +144,7 @@ class Stage:
 
     def _seat(self, number: int, sitting: int, cell: Cell) -> Seat:
         """Start a worker, load the cell's network and warm it up."""
-        worker = LocalWorker()
+        worker = LocalWorker(environment(cell.record.trial))
         try:
             patience = {"silence": self.limits.silence_seconds, "until": self._deadline}
             trial = cell.record.trial.model_dump(mode="json")

@@ -68,6 +68,7 @@ def open_device(trial: Trial) -> tuple[jax.Device, Settings]:
             "kernels": trial.kernels,
             "platform_version": device.client.platform_version.splitlines()[0],
             "xla_flags": os.environ.get("XLA_FLAGS", ""),
+            "glibc_tunables": os.environ.get("GLIBC_TUNABLES", ""),
         },
         warnings=_warnings(trial, kind, threads),
     )
