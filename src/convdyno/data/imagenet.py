@@ -1,0 +1,280 @@
+"""ImageNet as it is distributed, read in place.
+
+Training images are a tar archive of one tar archive a synset; validation images are one flat
+archive with a file of labels: numbers of the development kit, whose meta.mat says which synset each
+is, or one synset a line. Each part may also be unpacked, wholly or once. Labels follow the sorted
+synsets, as in every framework.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from convdyno.data.files import Blob, groups, is_tar, listed, looks_like_tar, members, reason
+from convdyno.data.folder import (
+    SPLITS,
+    Pictures,
+    Place,
+    class_folders,
+    gather,
+    images_in,
+    is_image,
+    places,
+)
+from convdyno.data.matlab import read_synsets
+from convdyno.data.picture import HEAD, sniff
+from convdyno.data.source import Split
+from convdyno.errors import BadData
+
+Form = Literal["tars", "images"]
+"""What a tar archive or a folder holds: one archive a class, or images."""
+MOST_NOTE = 32 << 20
+"""Bytes of a file that may hold labels, or of the development kit."""
+PEEK = 16
+
+
+@dataclass(frozen=True)
+class ImageNet:
+    """The archives or folders of ImageNet."""
+
+    path: Path
+    parts: dict[Split, Path]
+    kind: str = "imagenet"
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that have an archive or folder."""
+        return tuple(self.parts)
+
+    def open(self, split: Split) -> Pictures:
+        """The split's images, found in their archives."""
+        train = self.parts.get("train")
+        classes = _classes(train) if train is not None else None
+        if split == "train":
+            assert train is not None and classes is not None
+            return gather(self.kind, self.path, split, classes, _training(train, classes))
+        part = self.parts[split]
+        if part.is_dir() and class_folders(part):
+            classes = classes or class_folders(part)
+            return gather(self.kind, self.path, split, classes, places(part, classes, self.path))
+        return self._validation(part, classes)
+
+    def _validation(self, part: Path, classes: Sequence[str] | None) -> Pictures:
+        flat = sorted(_images(part), key=lambda place: place.name)
+        synsets = _labels(self.path, len(flat), classes)
+        classes = classes or sorted(set(synsets))
+        number = {name: label for label, name in enumerate(classes)}
+        for line, synset in enumerate(synsets, 1):
+            if synset not in number:
+                raise BadData(f"{synset!r}, label {line} of {self.path}, is no training class")
+        found = (
+            place._replace(label=number[synset])
+            for place, synset in zip(flat, synsets, strict=True)
+        )
+        return gather(self.kind, self.path, "validation", classes, found)
+
+
+def find_imagenet(path: Path) -> ImageNet | None:
+    """ImageNet's archives at a path, if they are there: one, or a folder with both."""
+    if path.is_file():
+        form = _form(path)
+        if form == "tars":
+            return ImageNet(path, {"train": path})
+        return ImageNet(path, {"validation": path}) if form == "images" else None
+    entries = listed(path)
+    parts: dict[Split, Path] = {}
+    packed = False
+    for entry in [entry for entry in entries if entry.is_file()][: 2 * PEEK]:
+        form = _form(Path(entry.path))
+        split: Split = "train" if form == "tars" else "validation"
+        # The test images are packed like the validation images, and have no labels.
+        if form is not None and (split not in parts or "val" in entry.name.lower()):
+            parts[split] = Path(entry.path)
+            packed = True
+    for split, names in SPLITS.items():
+        for entry in entries:
+            if split not in parts and entry.is_dir() and entry.name.lower() in names:
+                packed = packed or _half_packed(Path(entry.path))
+                parts[split] = Path(entry.path)
+    if not packed and _all_tars(path):
+        return ImageNet(path, {"train": path})
+    return ImageNet(path, parts) if packed else None
+
+
+def _half_packed(folder: Path) -> bool:
+    """Whether a split's folder holds one archive a class, or images without class folders."""
+    entries = listed(folder)[:PEEK]
+    if not entries or any(entry.is_dir() for entry in entries):
+        return False
+    return _all_tars(folder) or all(is_image(Path(entry.path)) for entry in entries)
+
+
+def _all_tars(folder: Path) -> bool:
+    entries = listed(folder)[:PEEK]
+    return bool(entries) and all(
+        entry.is_file() and _form(Path(entry.path)) == "images" for entry in entries
+    )
+
+
+def _form(path: Path) -> Form | None:
+    """What an uncompressed tar archive holds, told by its first file."""
+    try:
+        with path.open("rb") as file:
+            if not looks_like_tar(file.read(512)):
+                return None
+        for _, _, head in _stretches(path, 1):
+            if looks_like_tar(head):
+                return "tars"
+            return "images" if sniff(head) else None
+    except (OSError, BadData):
+        pass
+    return None
+
+
+def _stretches(path: Path, most: int | None = None) -> Iterator[tuple[tarfile.TarInfo, int, bytes]]:
+    """The files of an uncompressed archive, their offsets, and their first bytes if few."""
+    try:
+        with tarfile.open(path, "r:") as archive:
+            for member in archive:
+                if not member.isreg():
+                    continue
+                file = archive.extractfile(member) if most is not None else None
+                yield member, member.offset_data, file.read(512) if file is not None else b""
+                if most is not None:
+                    return
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        raise BadData(f"{path} is a damaged archive: {reason(error)}") from error
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2].removesuffix(".tar")
+
+
+def _classes(train: Path) -> tuple[str, ...]:
+    if train.is_file():
+        names = [_stem(member.name) for member, _, _ in _stretches(train)]
+    elif folders := class_folders(train):
+        return folders
+    else:
+        names = [_stem(entry.name) for entry in listed(train) if entry.is_file()]
+    if len(set(names)) != len(names):
+        raise BadData(f"{train} has the same class twice")
+    return tuple(sorted(names))
+
+
+def _training(train: Path, classes: Sequence[str]) -> Iterator[Place]:
+    number = {name: label for label, name in enumerate(classes)}
+    if train.is_dir() and class_folders(train):
+        yield from places(train, classes, train)
+    elif train.is_dir():
+        for name in classes:
+            yield from _inside(train / f"{name}.tar", number[name])
+    else:
+        try:
+            with tarfile.open(train, "r:") as archive:
+                for member in archive:
+                    file = archive.extractfile(member) if member.isreg() else None
+                    if file is not None:
+                        label = number[_stem(member.name)]
+                        yield from _nested(file, train, member, label)
+        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+            raise BadData(f"{train} is a damaged archive: {reason(error)}") from error
+
+
+def _nested(file: IO[bytes], outer: Path, member: tarfile.TarInfo, label: int) -> Iterator[Place]:
+    """The images of an archive within an archive, at their offsets in the outer one."""
+    count = 0
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as inner:
+            for image in inner:
+                if image.isreg():
+                    count += 1
+                    offset = member.offset_data + image.offset_data
+                    yield Place(str(outer), image.name, label, image.size, offset)
+    except tarfile.TarError as error:
+        raise BadData(
+            f"{outer} at byte {member.offset_data}: {member.name} is a damaged archive"
+        ) from error
+    if not count:
+        raise BadData(f"{outer} at byte {member.offset_data}: {member.name} has no images")
+
+
+def _inside(archive: Path, label: int) -> Iterator[Place]:
+    for member, offset, _ in _stretches(archive):
+        yield Place(str(archive), member.name, label, member.size, offset)
+
+
+def _images(part: Path) -> Iterator[Place]:
+    if part.is_file():
+        yield from _inside(part, 0)
+        return
+    for entry in images_in(part):
+        yield Place(str(part), entry.path[len(str(part)) + 1 :], 0, entry.stat().st_size)
+
+
+def _labels(path: Path, count: int, classes: Sequence[str] | None) -> list[str]:
+    """The synset of each validation image, from whichever file has one label for each."""
+    notes = list(_notes(path))
+    known = set(classes or ())
+    for note in notes:
+        words = _words(note, count)
+        if words and all(word in known or re.fullmatch(r"n\d{8}", word) for word in words):
+            return words
+        if words and all(re.fullmatch(r"\d{1,7}", word) for word in words):
+            return _translated(note, [int(word) for word in words], _numbers(path, notes))
+    raise BadData(
+        f"{path} has {count} validation images but no file with as many labels: put "
+        "ILSVRC2012_validation_ground_truth.txt and meta.mat (or the development kit's archive) "
+        "beside them, or a file with one synset a line"
+    )
+
+
+def _translated(note: Blob, numbers: list[int], synsets: dict[int, str]) -> list[str]:
+    for line, number in enumerate(numbers, 1):
+        if number not in synsets:
+            raise BadData(f"line {line} of {note.where} has label {number}, which no synset has")
+    return [synsets[number] for number in numbers]
+
+
+def _words(note: Blob, count: int) -> list[str]:
+    """The lines of a text file, if there are just so many."""
+    if sniff(note.head(HEAD)) or b"\0" in note.head(512):
+        return []
+    lines = note.read(MOST_NOTE).decode("utf-8", "replace").splitlines()
+    words = [line.strip() for line in lines if line.strip()]
+    return words if len(words) == count else []
+
+
+def _numbers(path: Path, notes: Sequence[Blob]) -> dict[int, str]:
+    """The development kit's number of each synset."""
+    for note in notes:
+        head = note.head(512)
+        if head.startswith(b"MATLAB 5.0"):
+            return read_synsets(note.read(MOST_NOTE), note.where)
+        if re.match(rb"n\d{8} \d+ ", head):
+            lines = note.read(MOST_NOTE).decode("utf-8", "replace").splitlines()
+            rows = [line.split() for line in lines if line.strip()]
+            if all(len(row) > 1 and row[1].isdecimal() for row in rows):
+                return {int(row[1]): row[0] for row in rows}
+    raise BadData(
+        f"{path} has validation labels that are numbers of the development kit, but not its "
+        "meta.mat, which says what they mean"
+    )
+
+
+def _notes(path: Path) -> Iterator[Blob]:
+    """Small files that may hold labels: beside the archives, and in the development kit."""
+    folder = path if path.is_dir() else path.parent
+    for entry in listed(folder):
+        here = Path(entry.path)
+        if entry.is_dir() and "devkit" in entry.name.lower():
+            for group in groups(here):
+                yield from group
+        elif entry.is_file() and entry.stat().st_size <= MOST_NOTE:
+            file = Blob(entry.name, entry.path, here)
+            yield from members(here, MOST_NOTE) if is_tar(here) else [file]
