@@ -1,0 +1,92 @@
+"""Colours distorted at random with the older tools' parameters, as one matrix or step by step."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convdyno.data.chance import Dice
+from convdyno.data.extra import need
+from convdyno.data.source import Pixels
+
+BRIGHTNESS = 32.0
+SATURATION = (0.5, 1.5)
+HUE = 0.2
+CONTRAST = (0.5, 1.5)
+
+_TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+_FROM_YIQ = np.linalg.inv(_TO_YIQ)
+_LUMA = np.outer(_FROM_YIQ[:, 0], _TO_YIQ[0])
+_KEPT = _FROM_YIQ[:, 1:] @ _TO_YIQ[1:]
+_TURNED = _FROM_YIQ[:, 1:] @ np.array([[0.0, 1.0], [-1.0, 0.0]]) @ _TO_YIQ[1:]
+
+
+class Tint(NamedTuple):
+    """One draw of the colour distortion."""
+
+    brightness: float
+    """Added, in levels."""
+    saturation: float
+    hue: float
+    """Of the colour circle."""
+    contrast: float
+    contrast_first: bool
+    """Before saturation and hue, or after; the older tools alternate."""
+
+    def folded(self) -> NDArray[np.float32]:
+        """A matrix by rows, the contrast and the brightness: see `distort`.
+
+        In this form the order does not matter: all parts are linear, and turn around grey.
+        """
+        angle = 2 * math.pi * self.hue
+        along, across = self.saturation * math.cos(angle), self.saturation * math.sin(angle)
+        numbers = np.empty(11, np.float32)
+        numbers[:9] = (_LUMA + along * _KEPT + across * _TURNED).ravel()
+        numbers[9], numbers[10] = self.contrast, self.brightness
+        return numbers
+
+
+def tint(dice: Dice) -> Tint:
+    """Draw a colour distortion with the older tools' parameters."""
+    return Tint(
+        dice.uniform(-BRIGHTNESS, BRIGHTNESS),
+        dice.uniform(*SATURATION),
+        dice.uniform(-HUE, HUE),
+        dice.uniform(*CONTRAST),
+        dice.uniform() < 0.5,
+    )
+
+
+def distort(image: Pixels, numbers: NDArray[np.float32]) -> None:
+    """Apply a folded tint in place: matrix (contrast x + (1 - contrast) mean) + brightness."""
+    cv2 = need("cv2")
+    contrast, brightness = numbers[9], numbers[10]
+    mean = np.asarray(cv2.mean(image)[: image.shape[2]])
+    matrix = numbers[:9].reshape(3, 3) if image.shape[2] == 3 else np.ones((1, 1), np.float32)
+    added = (1 - contrast) * (matrix @ mean) + brightness
+    cv2.transform(image, np.column_stack([contrast * matrix, added]), dst=image)
+
+
+def distort_exactly(image: Pixels, drawn: Tint) -> None:
+    """Apply a tint in place as TensorFlow's image operations do, one after another."""
+    cv2 = need("cv2")
+    x = image.astype(np.float32) / np.float32(255) + np.float32(drawn.brightness / 255)
+    if drawn.contrast_first:
+        x = _contrast(x, drawn.contrast)
+    if image.shape[2] == 3:
+        hsv = cv2.cvtColor(x, cv2.COLOR_RGB2HSV)
+        hsv[..., 1] = np.clip(hsv[..., 1] * drawn.saturation, 0, 1)
+        hsv[..., 0] = (hsv[..., 0] + 360 * drawn.hue) % 360
+        x = cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
+    if not drawn.contrast_first:
+        x = _contrast(x, drawn.contrast)
+    image[...] = np.clip(x * 255 + 0.5, 0, 255)
+
+
+def _contrast(x: NDArray[np.float32], factor: float) -> NDArray[np.float32]:
+    mean = x.mean(axis=(0, 1), dtype=np.float32)
+    turned: NDArray[np.float32] = (x - mean) * np.float32(factor) + mean
+    return turned

@@ -1,0 +1,1 @@
+"""The native decoder: C on libjpeg-turbo, compiled on this machine where that is possible."""
