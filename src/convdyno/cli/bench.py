@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +14,8 @@ from convdyno.cli import parse
 from convdyno.errors import NothingMeasured, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from convdyno.report.document import Certificates
     from convdyno.stage.rounds import Cell, Limits
     from convdyno.stats.plan import Goal
@@ -23,6 +26,9 @@ Examples:
   convdyno bench resnet50
   convdyno bench resnet50 --batch 16,32 --precision fp32,bf16 --budget 3m
   convdyno bench resnet50 --mode infer --latency --json
+  convdyno bench resnet50 --data imagenet/ --engine torch,jax
+  convdyno bench resnet50 --data imagenet/ --ladder
+  convdyno bench deepmnist --data fashion-mnist --stage-from scratch=/mnt/scratch,local=/tmp
   convdyno bench --network mypackage.nets:tiny --image-size 64
 \b
 Exit codes: 0 done, 2 bad usage, 4 nothing was measured, 5 a trial failed.
@@ -59,7 +65,33 @@ def bench(
     ] = None,
     classes: Annotated[str | None, typer.Option(help="Number of classes.")] = None,
     width: Annotated[str, typer.Option(help="Multiplies every channel count.")] = "1",
-    data: Annotated[str, typer.Option(help="synthetic, synthetic-host")] = "synthetic",
+    data: Annotated[
+        str, typer.Option(help="synthetic, synthetic-host, mnist, cifar10, ..., or a path.")
+    ] = "synthetic",
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="With real data: where the time goes, part by part.")
+    ] = False,
+    stage_from: Annotated[
+        str | None,
+        typer.Option(help="LABEL=FOLDER,...: copy the data there first; storage as an axis."),
+    ] = None,
+    loader: Annotated[
+        str, typer.Option(help="own, native (tf.data, or torch's DataLoader with PIL)")
+    ] = "own",
+    decoder: Annotated[str, typer.Option(help="auto, native, simplejpeg")] = "auto",
+    crop: Annotated[
+        str, typer.Option(help="In training: auto, nvcnn, inception, torch, pad, whole")
+    ] = "auto",
+    view: Annotated[
+        str, typer.Option(help="In inference: auto, squash, centre, centre-1.145, whole")
+    ] = "auto",
+    resize: Annotated[str, typer.Option(help="plain, antialiased")] = "plain",
+    colour: Annotated[str, typer.Option(help="Random colours: off, folded, exact")] = "off",
+    input_threads: Annotated[
+        str, typer.Option(help="Threads that decode; auto: one a core.")
+    ] = "auto",
+    prefetch: Annotated[str, typer.Option(help="Batches that may be ready ahead.")] = "4",
+    on_bad: Annotated[str, typer.Option(help="Damaged images: error, skip")] = "error",
     optimiser: Annotated[
         str | None, typer.Option(help="sgd, adam; default: the network's own.")
     ] = None,
@@ -88,12 +120,14 @@ def bench(
     Every option that names a list takes several values with commas; each combination is a cell, and
     cells that differ in one thing are compared.
     """
+    from convdyno.cli.cells import make_trials
     from convdyno.stage.rounds import Limits
     from convdyno.stats.plan import Goal
 
     goal = Goal(within=parse.share("--within")(within), minimum_rounds=rounds)
     limits = Limits(parse.duration("--budget")(budget), parse.duration("--watchdog")(watchdog))
-    trials = _trials(
+    trials = make_trials(
+        ladder=ladder,
         networks=_one_of_two(networks, network),
         engine=engine,
         mode=mode,
@@ -109,6 +143,15 @@ def bench(
         classes=classes,
         width=width,
         data=data,
+        loader=loader,
+        decoder=decoder,
+        crop=crop,
+        view=view,
+        resize=resize,
+        colour=colour,
+        input_threads=input_threads,
+        prefetch=prefetch,
+        on_bad=on_bad,
         optimiser=optimiser,
         rate=rate,
         loss_scale=loss_scale,
@@ -117,7 +160,9 @@ def bench(
         seed=seed,
     )
     certificates = _certificates(trials, out, as_json)
-    _report(_run(trials, goal, limits, out, as_json), certificates, limits, out, as_json)
+    with _staged(trials, stage_from, as_json) as placed:
+        cells = _run(placed, goal, limits, out, as_json)
+    _report(cells, certificates, limits, out, as_json)
 
 
 def _one_of_two(positional: str | None, option: str | None) -> str:
@@ -128,64 +173,32 @@ def _one_of_two(positional: str | None, option: str | None) -> str:
     return positional or option or ""
 
 
-def _trials(**words: Any) -> list[Trial]:
-    """The cells that the options make, each checked as far as it can be without a framework."""
+@contextmanager
+def _staged(trials: list[Trial], words: str | None, quiet: bool) -> Iterator[list[Trial]]:
+    """The cells once for each storage, their data copied there for as long as they run."""
+    if words is None:
+        yield trials
+        return
+    from convdyno.cli.cells import look_into, split_of
     from convdyno.data import SOURCES
-    from convdyno.engines import registry
-    from convdyno.trial import spec
-    from convdyno.trial.sweep import expand
-    from convdyno.zoo.registry import build, find
+    from convdyno.data.staging import staged
 
-    def choice(name: str, kind: Any) -> list[str]:
-        return parse.several(words[name], parse.one_of(name, get_args(kind)))
-
-    def optional(name: str, read: Any) -> list[Any]:
-        return parse.several(words[name], read) if words[name] is not None else [None]
-
-    cells = []
-    for name in dict.fromkeys(parse.several(words["networks"], str)):
-        network = find(name)
-        axes = {
-            "network": [name],
-            "engine": registry.chosen(words["engine"]),
-            "mode": choice("mode", spec.Mode),
-            "batch": optional("batch", parse.whole("--batch")),
-            "precision": choice("precision", spec.Precision),
-            "layout": choice("layout", spec.Layout),
-            "compile": choice("compile", spec.Switch),
-            "kernels": choice("kernels", spec.Kernels),
-            "feed": choice("feed", spec.Feed),
-            "threads": parse.several(
-                words["threads"], lambda w: None if w == "auto" else parse.whole("--threads")(w)
-            ),
-            "device": parse.several(words["device"], str),
-            "image_size": optional("image_size", parse.image_size),
-            "classes": optional("classes", parse.whole("--classes", 2)),
-            "width": parse.several(words["width"], parse.number("--width")),
-            "data": parse.several(words["data"], parse.one_of("data source", list(SOURCES))),
-            "optimiser": [_optimiser(words, network.optimiser)],
-            "loss_scale": optional("loss_scale", _loss_scale),
-            "auxiliary": [words["auxiliary"]],
-            "latency": [words["latency"]],
-            "seed": [words["seed"]],
-        }
-        if axes["batch"] == [None]:
-            axes["batch"] = [network.batch]
-        cells += expand(axes)
-    for trial in cells:
-        build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
-    return cells
-
-
-def _optimiser(words: dict[str, Any], own: str) -> dict[str, Any]:
-    kind = parse.one_of("optimiser", ("sgd", "adam"))(words["optimiser"] or own)
-    rate = parse.number("--rate")(words["rate"]) if words["rate"] is not None else None
-    default = {"sgd": 1e-3, "adam": 1e-4}[kind]
-    return {"kind": kind, "rate": default if rate is None else rate}
-
-
-def _loss_scale(word: str) -> float | str:
-    return word if word == "dynamic" else parse.number("--loss-scale")(word)
+    folders = parse.labelled("--stage-from", words)
+    if any(trial.data in SOURCES for trial in trials):
+        raise UsageError("--stage-from copies real data: give them with --data PATH")
+    paths = {trial: look_into(trial.data, split_of(trial))[0].path for trial in trials}
+    with ExitStack() as kept:
+        copies = {}
+        for path in dict.fromkeys(paths.values()):
+            for label, folder in folders.items():
+                if not quiet:
+                    typer.echo(f"copying {path} to {folder} ({label}) ...", err=True)
+                copies[path, label] = kept.enter_context(staged(path, Path(folder)))
+        yield [
+            trial.model_copy(update={"staged": f"{label}={copies[path, label]}"})
+            for trial, path in paths.items()
+            for label in folders
+        ]
 
 
 def _run(trials: list[Trial], goal: Goal, limits: Limits, out: Path, quiet: bool) -> list[Cell]:
@@ -240,14 +253,16 @@ def _report(
 ) -> None:
     from convdyno.report.console import Screen
     from convdyno.report.document import bench_document, compare_records, to_json
+    from convdyno.report.ladders import climbed
     from convdyno.report.rows import row
 
     rows = [row(cell.record) for cell in cells]
     compared = compare_records([cell.record for cell in cells], certificates)
+    ladders = climbed(rows)
     if as_json:
-        typer.echo(to_json(bench_document(rows, compared, out)))
+        typer.echo(to_json(bench_document(rows, compared, ladders, out)))
     else:
-        Screen().bench(rows, compared)
+        Screen().bench(rows, compared, ladders)
     if any(row.status not in ("ok", "interrupted") for row in rows):
         raise typer.Exit(5)
     unmeasured = [row for row in rows if row.images_per_second is None]

@@ -91,3 +91,12 @@ def share(name: str) -> Callable[[str], float]:
         return value
 
     return read
+
+
+def labelled(name: str, text: str) -> dict[str, str]:
+    """`label=value,label=value`, each label once."""
+    pairs = [word.partition("=") for word in several(text, str)]
+    labels = [label for label, _, value in pairs if label and value]
+    if len(labels) != len(pairs) or len(set(labels)) != len(labels):
+        raise UsageError(f"{name} is a list such as scratch=/mnt/scratch,local=/tmp, not {text!r}")
+    return {label: value for label, _, value in pairs}

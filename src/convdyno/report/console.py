@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from convdyno.report.document import Compared, differing
+from convdyno.report.ladders import Climbed
 from convdyno.report.rows import Row, describe
 from convdyno.report.words import gmac, noun, percent, quantity, rate, span
 from convdyno.results.certificate import TOLERANCES, Certificate
@@ -66,7 +67,9 @@ class Screen:
             style="bold",
         )
 
-    def bench(self, rows: Sequence[Row], compared: Sequence[Compared]) -> None:
+    def bench(
+        self, rows: Sequence[Row], compared: Sequence[Compared], ladders: Sequence[Climbed] = ()
+    ) -> None:
         """The outcome of a benchmark: what was run, how fast, what is faster, what to mind."""
         self._conditions(rows)
         self.table([_headline(row, rows) for row in rows])
@@ -86,6 +89,10 @@ class Screen:
                 self.line(price)
         if compared:
             self._differences(measured, rows)
+        for ladder in ladders:
+            self.line()
+            for text in ladder.lines():
+                self.line(text)
         self._problems(rows)
 
     def certificate(self, certificate: Certificate) -> None:

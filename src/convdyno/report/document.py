@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno import __version__
+from convdyno.report.ladders import Climbed
 from convdyno.report.rows import Row
 from convdyno.results.certificate import Certificate
 from convdyno.results.record import Record
@@ -75,7 +76,7 @@ def _refusal(reason: str) -> Comparison:
 
 
 def bench_document(
-    rows: Sequence[Row], compared: Sequence[Compared], folder: Path
+    rows: Sequence[Row], compared: Sequence[Compared], ladders: Sequence[Climbed], folder: Path
 ) -> dict[str, Any]:
     """Cells and comparisons, unrounded."""
     return {
@@ -97,6 +98,7 @@ def bench_document(
             }
             for a, b, one in compared
         ],
+        "ladders": [ladder.to_data() for ladder in ladders],
     }
 
 

@@ -140,6 +140,13 @@ class Row:
         return latency(steps) if steps else None
 
     @property
+    def wait_share(self) -> float | None:
+        """The share of the measured time in which steps waited for data; None without real data."""
+        blocks = [block for process in self.record.measured for block in process.clean]
+        waits = [block.wait_seconds for block in blocks if block.wait_seconds is not None]
+        return sum(waits) / sum(block.seconds for block in blocks) if waits else None
+
+    @property
     def contaminated(self) -> int:
         """How many blocks were disturbed by others."""
         return sum(block.contaminated for p in self.record.measured for block in p.blocks)
@@ -180,6 +187,8 @@ class Row:
             "flops": self.flops,
             "peak_flops": self.peak_flops,
             "share_of_peak": self.share_of_peak,
+            "wait_share": self.wait_share,
+            "loader_images_per_second": self.record.peaks.get("input"),
             "memory_bytes": self.memory_bytes,
             "mean_time_per_step": old.mean_time_per_step,
             "mean_speed": old.mean_speed,
@@ -249,6 +258,8 @@ def describe(row: Row) -> str:
             f"{percent(row.share_of_peak)} of the {quantity(row.peak_flops or 0, 'FLOP/s')} "
             f"({row.trial.precision}) measured here"
         )
+    if row.wait_share is not None:
+        parts.append(f"{percent(row.wait_share)} of the time waiting for data")
     if row.memory_bytes:
         parts.append(f"{quantity(row.memory_bytes, 'B')} of memory")
     parts.append(f"{noun(row.rounds, 'round')}, {noun(row.blocks, 'block')}")

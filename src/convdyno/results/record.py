@@ -41,6 +41,8 @@ class Block(_Frozen):
     """Time that the hypervisor took away meanwhile, as a share of all cores."""
     step_seconds: tuple[float, ...] | None = None
     """Each step alone, when the trial measures latency."""
+    wait_seconds: float | None = None
+    """The time in which steps waited for data, where data are read at all."""
 
     @property
     def contaminated(self) -> bool:
@@ -53,7 +55,7 @@ class Peak(_Frozen):
 
     kind: str
     per_second: float
-    """Floating-point operations per second; bytes per second for "copy"."""
+    """Floating-point operations per second; bytes for "copy", images for "input"."""
 
 
 class Process(_Frozen):
@@ -112,6 +114,8 @@ class Record(_Frozen):
     network: NetworkFacts | None = None
     settings: dict[str, Any] | None = None
     """What `auto` became, and the framework's switches that change speed."""
+    input: dict[str, Any] | None = None
+    """Where real data came from and how they were decoded and cut."""
     versions: dict[str, str] = {}
     machine: dict[str, Any] = {}
     command: str = ""

@@ -33,11 +33,14 @@ class Meter:
     wait: Callable[[], None]
     clock: Callable[[], int]
     latency: bool = False
+    waited: Callable[[], float] | None = None
+    """The seconds so far in which steps waited for data, where they read any."""
     steps_per_block: int = 1
 
     def block(self, turn: int = 0) -> Block:
         """Run and time one block."""
         steps, each = self.steps_per_block, None
+        waited = self.waited() if self.waited else 0.0
         before = _cpu_clock()
         if self.latency:
             each = self._time_each(steps)
@@ -52,6 +55,7 @@ class Meter:
             foreign_share=foreign,
             steal_share=steal,
             step_seconds=each,
+            wait_seconds=self.waited() - waited if self.waited else None,
         )
 
     def warm_up(self, seconds: float) -> tuple[list[Block], bool]:

@@ -62,9 +62,8 @@ class Worker:
         start = time.perf_counter()
         # Imports of numpy and of the framework are what a worker is for, and are timed.
         from convdyno.blueprint.weights import initial_weights
-        from convdyno.data.synthetic import synthetic_batch
         from convdyno.engines import registry
-        from convdyno.engines.contract import Fitter
+        from convdyno.run.feed import open_feed
         from convdyno.run.measure import Meter
         from convdyno.zoo.registry import build
 
@@ -77,33 +76,13 @@ class Worker:
             trial_.network, trial_.image_size, trial_.classes, trial_.width, trial_.auxiliary
         )
         session = engine.open(blueprint, trial_, initial_weights(blueprint, trial_.seed))
-        host = synthetic_batch(blueprint.image, blueprint.classes, trial_.batch, trial_.seed)
-        batch = session.place(*host)
+        feed = self.feed = open_feed(session, blueprint, trial_)
         session.wait()
         built = time.perf_counter()
         self.say("progress", what="built")
 
-        step = session.train_step if trial_.mode == "train" else session.infer_step
-        if trial_.feed == "fit":
-            if not isinstance(session, Fitter):
-                raise Refused(f"{trial_.engine} has no --feed fit: only Keras has")
-
-            def run(steps: int) -> None:
-                session.fit(batch, steps)
-        elif trial_.data == "synthetic-host":
-            place = session.place
-
-            def run(steps: int) -> None:
-                for _ in range(steps):
-                    step(place(*host))
-        else:
-
-            def run(steps: int) -> None:
-                for _ in range(steps):
-                    step(batch)
-
         self.session = session
-        self.meter = Meter(run, session.wait, session.clock, trial_.latency)
+        self.meter = Meter(feed.run, session.wait, session.clock, trial_.latency, feed.waited)
         first = self.meter.block()
         self.first_loss = self._loss()
         self.say(
@@ -116,6 +95,7 @@ class Worker:
             first_loss=self.first_loss,
             versions=engine.versions(),
             settings=_plain(session.settings),
+            input=feed.facts,
             network={
                 "digest": blueprint.digest,
                 "parameters": blueprint.parameters,
@@ -154,10 +134,13 @@ class Worker:
         )
 
     def probe(self) -> None:
-        """Measure the device's peaks."""
+        """Measure the device's peaks, and the loader alone."""
         from convdyno.run.probes import probe
 
-        self.say("probed", peaks=[peak.model_dump() for peak in probe(self.session)])
+        peaks = [*probe(self.session)]
+        if (alone := self.feed.alone(self.trial.batch)) is not None:
+            peaks.append(alone)
+        self.say("probed", peaks=[peak.model_dump() for peak in peaks])
 
     def pose(self, blueprint: str, to: str) -> None:
         """As the reference: choose what a certificate asks, and write it to a file."""
@@ -193,6 +176,7 @@ class Worker:
 
     def close(self) -> None:
         """Say what is left to say, and end."""
+        self.feed.close()
         self.say(
             "closed",
             peak_memory_bytes=_peak_memory_bytes(),

@@ -249,6 +249,7 @@ class Stage:
         cell.record = cell.record.but(
             network=NetworkFacts(**opened["network"]),
             settings=settings,
+            input=opened["input"],
             versions=opened["versions"],
             warnings=tuple(warnings),
         )

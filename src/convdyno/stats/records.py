@@ -16,19 +16,24 @@ def rounds_of(record: Record) -> list[Round]:
 
 def paired(a: Record, b: Record) -> PairedRounds:
     """Two records side by side, round by round."""
-    sides = [{p.round: _round(p, r.trial.batch) for p in r.measured} for r in (a, b)]
-    numbers = sorted(sides[0].keys() | sides[1].keys())
-    return PairedRounds(*([side.get(number) for number in numbers] for side in sides))
+    return PairedRounds(*rounds_by_number((a, b)))
+
+
+def rounds_by_number(records: Sequence[Record]) -> list[list[Round | None]]:
+    """The rounds of several records, in step: None where a record has none of that number."""
+    sides = [{p.round: _round(p, r.trial.batch) for p in r.measured} for r in records]
+    numbers = sorted(set().union(*sides))
+    return [[side.get(number) for number in numbers] for side in sides]
 
 
 def comparable(records: Sequence[Record]) -> list[tuple[int, int]]:
-    """The pairs of measured cells that differ in one thing at the most."""
+    """The pairs of measured cells that differ in one thing at the most, and not in their rung."""
     measured = [i for i, record in enumerate(records) if record.measured]
     return [
         (a, b)
         for place, a in enumerate(measured)
         for b in measured[place + 1 :]
-        if len(records[a].trial.differs_in(records[b].trial)) <= 1
+        if len(axes := records[a].trial.differs_in(records[b].trial)) <= 1 and axes != ["rung"]
     ]
 
 

@@ -17,6 +17,14 @@ Switch = Literal["auto", "on", "off"]
 Kernels = Literal["native", "tuned"]
 Feed = Literal["batch", "fit"]
 OptimiserKind = Literal["sgd", "adam"]
+Rung = Literal["source", "bytes", "decoded", "host", "device"]
+Loader = Literal["own", "native"]
+Decoder = Literal["auto", "native", "simplejpeg"]
+Crop = Literal["auto", "nvcnn", "inception", "torch", "pad", "whole"]
+View = Literal["auto", "squash", "centre", "centre-1.145", "whole"]
+Resize = Literal["plain", "antialiased"]
+Colour = Literal["off", "folded", "exact"]
+OnBad = Literal["error", "skip"]
 LossScale = Annotated[float, Field(gt=0)] | Literal["dynamic"]
 
 
@@ -63,6 +71,27 @@ class Trial(_Frozen):
     auxiliary: bool = False
     """Train with the network's auxiliary heads."""
     data: str = "synthetic"
+    """A name or a path; with real data, training reads the train split and inference the other."""
+    rung: Rung = "source"
+    """From where real data come: the source itself; its bytes or its decoded images held in memory;
+    one batch from the host; one batch that stays on the device."""
+    loader: Loader = "own"
+    """Our pipeline, or the one that the framework's users write."""
+    decoder: Decoder = "auto"
+    crop: Crop = "auto"
+    """How a training image is cut out; auto is by the kind of the data."""
+    view: View = "auto"
+    """How an image is cut out in inference and evaluation."""
+    resize: Resize = "plain"
+    colour: Colour = "off"
+    """Random brightness, saturation, hue and contrast, as one matrix or step by step."""
+    input_threads: Annotated[int, Field(ge=1)] | None = None
+    """Threads that decode; None is one for each core that the worker may use."""
+    prefetch: Annotated[int, Field(ge=1)] = 4
+    """Batches that may be ready ahead."""
+    on_bad: OnBad = "error"
+    staged: str | None = None
+    """`LABEL=FOLDER`: the data were copied there first; storage as an axis."""
     optimiser: Optimiser = Optimiser()
     latency: bool = False
     """Wait for the device after every step instead of after a block of steps."""

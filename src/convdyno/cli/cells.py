@@ -1,0 +1,128 @@
+"""The words of the command line into cells, checked as far as they can be without a framework."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_args
+
+from convdyno.cli import parse
+from convdyno.errors import UsageError
+
+if TYPE_CHECKING:
+    from convdyno.data.source import Facts, Split
+    from convdyno.trial.spec import Trial
+
+LADDER = {
+    "encoded": ("device", "host", "decoded", "bytes", "source"),
+    "arrays": ("device", "host", "source"),
+}
+"""The rungs of a bottleneck ladder, the lowest first."""
+
+
+def make_trials(*, ladder: bool = False, **words: Any) -> list[Trial]:
+    """The cells that the options make: every combination of their values."""
+    from convdyno.data import SOURCES
+    from convdyno.engines import registry
+    from convdyno.trial import spec
+    from convdyno.trial.sweep import expand
+    from convdyno.zoo.registry import build, find
+
+    def choice(name: str, kind: Any) -> list[str]:
+        return parse.several(words[name], parse.one_of(name.replace("_", "-"), get_args(kind)))
+
+    def optional(name: str, read: Any) -> list[Any]:
+        return parse.several(words[name], read) if words[name] is not None else [None]
+
+    def automatic(name: str) -> list[int | None]:
+        option = f"--{name.replace('_', '-')}"
+        return parse.several(words[name], lambda w: None if w == "auto" else parse.whole(option)(w))
+
+    if ladder and set(parse.several(words["data"], str)) & SOURCES.keys():
+        raise UsageError("--ladder shows what real data cost: give them with --data PATH")
+    cells: list[Trial] = []
+    for name in dict.fromkeys(parse.several(words["networks"], str)):
+        network = find(name)
+        axes = {
+            "network": [name],
+            "engine": registry.chosen(words["engine"]),
+            "mode": choice("mode", spec.Mode),
+            "batch": optional("batch", parse.whole("--batch")),
+            "precision": choice("precision", spec.Precision),
+            "layout": choice("layout", spec.Layout),
+            "compile": choice("compile", spec.Switch),
+            "kernels": choice("kernels", spec.Kernels),
+            "feed": choice("feed", spec.Feed),
+            "threads": automatic("threads"),
+            "device": parse.several(words["device"], str),
+            "image_size": optional("image_size", parse.image_size),
+            "classes": optional("classes", parse.whole("--classes", 2)),
+            "width": parse.several(words["width"], parse.number("--width")),
+            "data": parse.several(words["data"], str),
+            "loader": choice("loader", spec.Loader),
+            "decoder": choice("decoder", spec.Decoder),
+            "crop": choice("crop", spec.Crop),
+            "view": choice("view", spec.View),
+            "resize": choice("resize", spec.Resize),
+            "colour": choice("colour", spec.Colour),
+            "input_threads": automatic("input_threads"),
+            "prefetch": parse.several(words["prefetch"], parse.whole("--prefetch")),
+            "on_bad": choice("on_bad", spec.OnBad),
+            "optimiser": [_optimiser(words, network.optimiser)],
+            "loss_scale": optional("loss_scale", _loss_scale),
+            "auxiliary": [words["auxiliary"]],
+            "latency": [words["latency"]],
+            "seed": [words["seed"]],
+        }
+        if axes["batch"] == [None]:
+            axes["batch"] = [network.batch]
+        cells += expand(axes)
+    cells = [fitted for trial in cells for fitted in _fit_data(trial, ladder)]
+    for trial in cells:
+        build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
+    return cells
+
+
+def split_of(trial: Trial) -> Split:
+    """The part of real data that a trial reads."""
+    return "train" if trial.mode == "train" else "validation"
+
+
+@cache
+def look_into(data: str, split: Split) -> tuple[Facts, bool]:
+    """What real data are, and whether they are held decoded."""
+    from convdyno.data.recognise import open_source
+    from convdyno.data.source import Arrays
+
+    source = open_source(data, split)
+    if isinstance(source, Arrays):
+        return source.facts, True
+    source.close()
+    return source.facts, False
+
+
+def _fit_data(trial: Trial, ladder: bool) -> list[Trial]:
+    """A trial whose classes are those of its data, on every rung if a ladder is wanted."""
+    from convdyno.data import SOURCES
+
+    if trial.data in SOURCES:
+        return [trial]
+    facts, decoded = look_into(trial.data, split_of(trial))
+    classes = len(facts.classes)
+    if trial.classes is not None and trial.classes < classes:
+        raise UsageError(
+            f"{trial.data} has {classes} classes, more than the {trial.classes} of --classes"
+        )
+    trial = trial.model_copy(update={"classes": trial.classes or max(2, classes)})
+    rungs = LADDER["arrays" if decoded else "encoded"] if ladder else (trial.rung,)
+    return [trial.model_copy(update={"rung": rung}) for rung in rungs]
+
+
+def _optimiser(words: dict[str, Any], own: str) -> dict[str, Any]:
+    kind = parse.one_of("optimiser", ("sgd", "adam"))(words["optimiser"] or own)
+    rate = parse.number("--rate")(words["rate"]) if words["rate"] is not None else None
+    default = {"sgd": 1e-3, "adam": 1e-4}[kind]
+    return {"kind": kind, "rate": default if rate is None else rate}
+
+
+def _loss_scale(word: str) -> float | str:
+    return word if word == "dynamic" else parse.number("--loss-scale")(word)
