@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+
+from convdyno.cli import parse
+
+if TYPE_CHECKING:
+    from convdyno.data.convert import Convertible, Options
 
 EXAMPLES = """\b
 Examples:
   convdyno data get mnist
-  convdyno data info imagenet/
+  convdyno data get cifar10 --from cifar-10-python.tar.gz --to cifar10/
+  convdyno data info imagenet/ --check
   convdyno data convert imagenet/ records/ --to tfrecord --shards 1024
+  convdyno data convert imagenet/ small/ --to folder --short-side 256 --quality 90
   convdyno data make photos/ --images 2000 --classes 10
 """
+FORMS = ("tfrecord", "folder")
+PATIENCE = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+MOST_CLASSES = 5
 
 app = typer.Typer(
     help="Data sets: get, info, convert, make.",
@@ -18,3 +35,270 @@ app = typer.Typer(
     rich_markup_mode=None,
     epilog=EXAMPLES,
 )
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Threads = Annotated[int | None, typer.Option(help="Default: one for each core.")]
+To = Annotated[str, typer.Option(help="tfrecord, folder")]
+Shards = Annotated[
+    int | None, typer.Option(help="TFRecord files for training; default: by size, 128 MB each.")
+]
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
+
+
+@app.command("get", epilog=EXAMPLES)
+def get(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10")],
+    to: Annotated[
+        Path | None,
+        typer.Option(help="The folder to make; default: $CONVDYNO_DATA or the cache, by name."),
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", help="A file or folder that you have; nothing is downloaded."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring MNIST, Fashion-MNIST or CIFAR-10 here: downloaded, or from what you have.
+
+    It is checked by its content. Tar archives, gzip or raw idx files and the python, binary and png
+    forms of CIFAR-10 are all taken.
+    """
+    from convdyno.data.fetch import get as bring
+
+    got = bring(name, to, from_, lambda line: typer.echo(line, err=True))
+    for warning in got.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        document = {"path": str(got.path), "counts": got.counts, "warnings": list(got.warnings)}
+        typer.echo(json.dumps(document, indent=1))
+    else:
+        typer.echo(f"{got.path}: {name}, {_counts(got.counts)}")
+
+
+@app.command("info", epilog=EXAMPLES)
+def info(
+    path: Annotated[str, typer.Argument(help="A file, a folder, or a name that `get` knows.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Verify every checksum and decode every image.")
+    ] = False,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a data set is: format, splits, classes, counts, sizes, damage; exit code 2 if damaged.
+
+    Sizes are those of a thousand images, evenly spread, unless all are checked.
+    """
+    from convdyno.data.info import describe
+    from convdyno.data.recognise import recognise
+
+    found = recognise(path)
+    document = describe(found, check, _threads(threads), _Line("looked at") if check else None)
+    if as_json:
+        typer.echo(json.dumps(document, indent=1))
+    else:
+        _show(document)
+    if document["damaged"]:
+        raise typer.Exit(2)
+
+
+@app.command("convert", epilog=EXAMPLES)
+def convert(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="A path, or a name of `get`.")],
+    target: Annotated[Path, typer.Argument(metavar="DST", help="The folder to write.")],
+    to: To,
+    shards: Shards = None,
+    short_side: Annotated[
+        int | None, typer.Option(help="Shrink larger images to so many pixels.")
+    ] = None,
+    quality: Annotated[int, typer.Option(help="Of JPEGs that are encoded anew, 1 to 100.")] = 95,
+    encoding: Annotated[
+        str, typer.Option(help="keep, jpeg, png; arrays such as MNIST's become jpeg with keep.")
+    ] = "keep",
+    seed: Annotated[int, typer.Option(help="Of the order of training images.")] = 0,
+    on_bad: Annotated[
+        str, typer.Option(help="error, skip: leave damaged images out, up to one in a hundred.")
+    ] = "error",
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a data set as TFRecord shards or class folders.
+
+    ImageNet's archives are read as they are distributed. Stopped half-way, the same command
+    goes on where it stopped.
+    """
+    from convdyno.data.recognise import recognise
+
+    options = _options(to, shards, seed, short_side, quality, encoding, on_bad)
+    found = recognise(source)
+    _convert(found, target, options, str(found.path.absolute()), threads, as_json)
+
+
+@app.command("make", epilog=EXAMPLES)
+def make(
+    target: Annotated[Path, typer.Argument(metavar="DST", help="The folder to write.")],
+    images: Annotated[int, typer.Option(help="In all; a tenth is for validation.")] = 2000,
+    classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
+    to: To = "folder",
+    size: Annotated[str, typer.Option(help="Width x height that sizes vary around.")] = "500x375",
+    shards: Shards = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make JPEGs that decode like photographs, to try things out; each class has its colour."""
+    from convdyno.data.make import LARGEST, MadeSet
+    from convdyno.errors import UsageError
+
+    parse.whole("--images")(str(images))
+    parse.whole("--classes")(str(classes))
+    width, height = parse.image_size(size)
+    if max(width, height) > LARGEST:
+        raise UsageError(f"--size goes up to {LARGEST}x{LARGEST}, not {size}")
+    found = MadeSet(images, classes, (height, width), seed)
+    options = _options(to, shards, seed)
+    _convert(found, target, options, f"made {classes} {size} {seed}", threads, as_json)
+
+
+def _options(
+    to: str,
+    shards: int | None,
+    seed: int,
+    short_side: int | None = None,
+    quality: int = 95,
+    encoding: str = "keep",
+    on_bad: str = "error",
+) -> Options:
+    from convdyno.data.convert import Options
+    from convdyno.errors import UsageError
+
+    parse.one_of("form", FORMS)(to)
+    parse.one_of("encoding", ("keep", "jpeg", "png"))(encoding)
+    parse.one_of("answer to damage", ("error", "skip"))(on_bad)
+    parse.whole("--seed", 0)(str(seed))
+    for name, value in (("--shards", shards), ("--short-side", short_side), ("--quality", quality)):
+        if value is not None:
+            parse.whole(name)(str(value))
+    if quality > 100:
+        raise UsageError(f"--quality goes from 1 to 100, not {quality}")
+    if shards is not None and to == "folder":
+        raise UsageError("--shards is for --to tfrecord; a folder has one file an image")
+    chosen: dict[str, Any] = {"to": to, "encoding": encoding, "on_bad": on_bad}
+    return Options(shards=shards, short_side=short_side, quality=quality, seed=seed, **chosen)
+
+
+def _convert(
+    found: Convertible,
+    target: Path,
+    options: Options,
+    origin: str,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    from convdyno.data.convert import convert as write
+
+    started = time.monotonic()
+    line = _Line("written")
+    done = write(found, target, options, origin, _threads(threads), line)
+    line.end()
+    seconds = time.monotonic() - started
+    for sentence in done.first_skipped:
+        typer.echo(f"skipped: {sentence}", err=True)
+    if as_json:
+        document = {
+            "path": str(target),
+            "to": options.to,
+            "counts": done.counts,
+            "skipped": done.skipped,
+            "repaired": done.repaired,
+            "resumed": done.resumed,
+            "seconds": seconds,
+        }
+        typer.echo(json.dumps(document, indent=1))
+        return
+    notes = [f"{done.skipped} skipped"] * bool(done.skipped)
+    notes += [f"{done.repaired} repaired"] * bool(done.repaired)
+    notes += ["resumed"] * done.resumed
+    more = f" ({', '.join(notes)})" if notes else ""
+    typer.echo(f"{target}: {options.to}, {_counts(done.counts)}{more}, {seconds:.1f} s")
+
+
+def _threads(given: int | None) -> int:
+    import os
+
+    if given is not None:
+        return parse.whole("--threads")(str(given))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _counts(counts: Any) -> str:
+    return ", ".join(f"{count:,} {split} images" for split, count in counts.items())
+
+
+def _show(document: dict[str, Any]) -> None:
+    from convdyno.report.console import Screen
+
+    screen = Screen()
+    rows = [
+        {
+            "split": name,
+            "images": f"{split['count']:,}",
+            "MB": f"{split['bytes'] / 1e6:,.1f}",
+            "per class": _range(split["images_per_class"]),
+            "height": _range(split["height"]),
+            "width": _range(split["width"]),
+            "encoding": ", ".join(split["encodings"]),
+        }
+        for name, split in document["splits"].items()
+    ]
+    names = document["classes"]
+    more = ", ..." if len(names) > MOST_CLASSES else ""
+    screen.line(f"{document['path']}: {document['format']}", style="bold")
+    if names:
+        screen.line(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}")
+    if rows:
+        screen.table(rows)
+    if document["damaged"]:
+        screen.line(f"{document['damaged']} damaged:")
+        for sentence in document["damage"]:
+            screen.line(f"  {sentence}")
+    elif document["checked"]:
+        screen.line("no damage: every image decodes")
+
+
+def _range(values: list[int] | None) -> str:
+    """`28`, or `100..500`, with the median between where there is one."""
+    if values is None:
+        return "-"
+    return str(values[0]) if len(set(values)) == 1 else "..".join(map(str, values))
+
+
+class _Line:
+    """One line of progress, written over; a line now and then where there is no terminal."""
+
+    def __init__(self, done: str) -> None:
+        self._done = done
+        self._shown = time.monotonic()
+        self._open = False
+
+    def __call__(self, count: int, total: int, seconds: float) -> None:
+        terminal = sys.stderr.isatty()
+        now = time.monotonic()
+        if now - self._shown < (0.2 if terminal else PATIENCE):
+            return
+        self._shown = now
+        left = f", {_time(seconds)} left" if seconds else ""
+        text = f"{count:,} of {total:,} images {self._done}{left}"
+        self._open = terminal
+        print(f"\r{text}\x1b[K" if terminal else text, end="" if terminal else "\n",
+              file=sys.stderr, flush=True)  # fmt: skip
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._open:
+            print(file=sys.stderr)
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from convdyno.data.files import Blob, listed, reason
 from convdyno.data.picture import HEAD, sniff
+from convdyno.data.sidecar import folder_name, read_sidecar
 from convdyno.data.source import Example, Facts, Split
 from convdyno.errors import BadData
 
@@ -113,10 +114,13 @@ class ImageFolder:
 
     def open(self, split: Split) -> Pictures:
         """The split's files, listed; labels follow the sorted names of the class folders."""
-        classes = class_folders(self.parts.get("train", self.parts[split]))
-        return gather(
-            self.kind, self.path, split, classes, places(self.parts[split], classes, self.path)
-        )
+        folders = class_folders(self.parts.get("train", self.parts[split]))
+        told = read_sidecar(self.path)
+        classes = folders if told is None else told[1]
+        if told is not None:
+            folders = tuple(map(folder_name, classes))
+        found = places(self.parts[split], folders, self.path)
+        return gather(self.kind, self.path, split, classes, found)
 
 
 def find_folder(path: Path) -> ImageFolder | None:
@@ -144,7 +148,7 @@ def places(folder: Path, classes: Sequence[str], top: Path) -> Iterator[Place]:
     number = {name: label for label, name in enumerate(classes)}
     for name in class_folders(folder):
         if name not in number:
-            raise BadData(f"{folder / name} is a class that {top}'s training images do not have")
+            raise BadData(f"{folder / name} is a class that {top} does not have for training")
         empty = True
         for file in images_in(folder / name):
             empty = False

@@ -27,6 +27,8 @@ MAGIC = {
 HEAD = 16
 """Bytes that tell what a file is."""
 END_OF_JPEG = b"\xff\xd9"
+TAIL = 2048
+"""Where the end of a JPEG is looked for; some files have a little more after it."""
 PLAIN = ("L", "RGB")
 """Colour modes that every reader of JPEG and PNG understands."""
 
@@ -63,8 +65,8 @@ def check_whole(data: bytes | memoryview, where: str) -> None:
 
 
 def ends_early(data: bytes | memoryview) -> bool:
-    """Whether a JPEG lacks the marker at its end: reason enough to decode it for a check."""
-    return END_OF_JPEG not in bytes(data)
+    """Whether a JPEG lacks the marker near its end: reason enough to decode it for a check."""
+    return END_OF_JPEG not in bytes(data[-TAIL:])
 
 
 def encode(
@@ -93,8 +95,10 @@ def _encoded(image: Any, format: str, quality: int, short_side: int | None) -> t
 def _plain(image: Any) -> Any:
     if image.mode in PLAIN:
         return image
-    grey = image.mode in ("1", "I;16", "I", "F", "LA")
-    return image.convert("L" if grey and image.mode in ("1", "LA") else "RGB")
+    if image.mode.startswith("I"):
+        # Sixteen bits a pixel: the upper eight are kept.
+        return image.convert("I").point(lambda value: value / 256).convert("L")
+    return image.convert("L" if image.mode in ("1", "LA") else "RGB")
 
 
 def _opened(data: bytes | memoryview, where: str) -> Any:

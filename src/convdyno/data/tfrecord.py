@@ -11,7 +11,6 @@ import bisect
 import contextlib
 import hashlib
 import itertools
-import json
 import mmap
 import os
 import resource
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from convdyno.data.example import class_name, find_label, parse_example
 from convdyno.data.extra import need
 from convdyno.data.files import listed, reason
+from convdyno.data.sidecar import SIDECAR, read_sidecar
 from convdyno.data.source import Example, Facts, Split
 from convdyno.data.whole import whole_file
 from convdyno.errors import BadData
@@ -36,8 +36,6 @@ HEADER = 12
 """Bytes before the data: its length in eight, the length's checksum in four."""
 FOOTER = 4
 MASK = 0xA282EAD8
-SIDECAR = "dataset.json"
-"""Class names, the first label and the counts of a set that convdyno wrote."""
 PREFIXES: tuple[tuple[str, Split], ...] = (
     ("train", "train"),
     ("validation", "validation"),
@@ -179,6 +177,10 @@ class Records:
             raise BadData(_out_of_range(where, found.label, self.first_label, self.facts.classes))
         return Example(found.encoded, label, where)
 
+    def labels(self) -> Offsets:
+        """Every example's label, 0 being the first class; found without reading the images."""
+        return np.concatenate([file.labels() for file in self.files]) - self.first_label
+
     def name(self, index: int) -> str:
         """The image's file name as the record has it; empty where it has none."""
         file, row = self._find(index)
@@ -222,8 +224,9 @@ class RecordSet:
 
     def _classes(self, split: Split, files: list[RecordFile]) -> tuple[int, tuple[str, ...]]:
         folder = self.path if self.path.is_dir() else self.path.parent
-        if (folder / SIDECAR).exists():
-            return read_sidecar(folder / SIDECAR)
+        told = read_sidecar(folder)
+        if told is not None:
+            return told
         # Both splits must agree about the classes, and training knows them all.
         others = {s: [RecordFile(p) for p in ps] for s, ps in self.parts.items() if s != split}
         try:
@@ -256,19 +259,6 @@ def looks_like_records(path: Path) -> bool:
         return False
     crc: Callable[[bytes], int] = need("google_crc32c").value
     return masked(crc(head[:8])) == int.from_bytes(head[8:], "little")
-
-
-def read_sidecar(path: Path) -> tuple[int, tuple[str, ...]]:
-    """The first label and the class names of a `dataset.json`."""
-    try:
-        found = json.loads(path.read_bytes())
-        first, classes = found["first_label"], found["classes"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BadData(f"{path} does not say first_label and classes: {reason(error)}") from error
-    named = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
-    if first not in (0, 1) or not named or not classes:
-        raise BadData(f"{path} must have a first_label of 0 or 1 and a list of names in classes")
-    return int(first), tuple(classes)
 
 
 def cache_folder() -> Path:

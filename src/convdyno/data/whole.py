@@ -50,7 +50,7 @@ def told_if_full(folder: Path) -> Iterator[None]:
 
 def clear_parts(folder: Path) -> None:
     """Remove what an earlier, killed run left under hidden names."""
-    for part in folder.glob(".*.part"):
+    for part in folder.rglob(".*.part"):
         part.unlink(missing_ok=True)
 
 

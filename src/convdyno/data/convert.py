@@ -1,0 +1,401 @@
+"""A data set written anew as TFRecord shards or class folders.
+
+The work is cut into shards, in an order that the seed alone decides. Each shard is written under a
+hidden name and renamed when it is complete, then noted in a journal; a run that was killed goes on
+after the last note, and ends with the same bytes as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from convdyno.data.damage import OnBad, Tolerance
+from convdyno.data.example import Picture, build_example
+from convdyno.data.files import listed
+from convdyno.data.folder import class_folders
+from convdyno.data.picture import (
+    PLAIN,
+    Header,
+    check_whole,
+    encode,
+    ends_early,
+    read_header,
+)
+from convdyno.data.sidecar import SIDECAR, folder_name, write_json
+from convdyno.data.source import Arrays, Source, Split
+from convdyno.data.tfrecord import RecordWriter
+from convdyno.data.whole import clear_parts, told_if_full, whole_file
+from convdyno.errors import BadData, UsageError
+
+Form = Literal["tfrecord", "folder"]
+Encoding = Literal["keep", "jpeg", "png"]
+JOURNAL = ".convdyno-conversion.json"
+SHARD_BYTES = 128 << 20
+"""What a shard is meant to have when their number is not given."""
+MOST_SHARDS = 1024
+FILES_AT_ONCE = 1000
+"""Images between two notes in the journal when folders are written."""
+WINDOW = 16
+"""Images in work at once, for each thread."""
+ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",)}
+
+Progress = Callable[[int, int, float], None]
+"""Called with images done, images in all and the seconds that remain."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a set is written."""
+
+    to: Form = "tfrecord"
+    shards: int | None = None
+    """Of the training split; the other gets its share. None: by size."""
+    short_side: int | None = None
+    """Shrink larger images so that the shorter side has so many pixels."""
+    quality: int = 95
+    """Of JPEGs that are encoded anew."""
+    encoding: Encoding = "keep"
+    """Keep grey and RGB JPEG and PNG as they are; or make all of them one or the other."""
+    seed: int = 0
+    """Of the order of training images."""
+    on_bad: OnBad = "error"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a conversion wrote."""
+
+    counts: dict[str, int]
+    skipped: int
+    repaired: int
+    first_skipped: tuple[str, ...]
+    resumed: bool
+
+
+class Convertible(Protocol):
+    """A data set of which splits can be opened."""
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """What can be opened."""
+
+    def open(self, split: Split) -> Source:
+        """One split."""
+
+
+@runtime_checkable
+class Named(Protocol):
+    """A source that knows the file names of its images."""
+
+    def name(self, index: int) -> str:
+        """The file name of an image."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One shard: which images, and what it is called."""
+
+    key: str
+    split: Split
+    rows: Sequence[int]
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """An image as it is to be written."""
+
+    data: bytes
+    label: int
+    header: Header
+    name: str
+    repaired: bool
+
+
+def convert(
+    found: Convertible,
+    target: Path,
+    options: Options,
+    origin: str,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Written:
+    """Write every split of a data set to a folder, or go on where an earlier run was stopped."""
+    sources = {split: found.open(split) for split in found.splits}
+    try:
+        with told_if_full(target):
+            plan = _Plan(sources, target, options, origin, threads, progress)
+            return plan.run()
+    finally:
+        for source in sources.values():
+            if not isinstance(source, Arrays):
+                source.close()
+
+
+class _Clock:
+    """How far a conversion is, and how long it will take."""
+
+    def __init__(self, total: int, left: int, progress: Progress | None) -> None:
+        self._total, self._left, self._todo, self._progress = total, left, left, progress
+        self._started = time.monotonic()
+
+    def passed(self, count: int) -> None:
+        """So many images more are done."""
+        self._left -= count
+        pace = (time.monotonic() - self._started) / (self._todo - self._left)
+        if self._progress is not None:
+            self._progress(self._total - self._left, self._total, pace * self._left)
+
+
+class _Plan:
+    """The shards of a conversion, those that are done and those to do."""
+
+    def __init__(
+        self,
+        sources: dict[Split, Source],
+        target: Path,
+        options: Options,
+        origin: str,
+        threads: int,
+        progress: Progress | None,
+    ) -> None:
+        self.sources, self.target, self.options = sources, target, options
+        self.threads, self.progress = threads, progress
+        facts = [source.facts for source in sources.values()]
+        self.classes = facts[0].classes
+        counts = {fact.split: fact.count for fact in facts}
+        sizes = {fact.split: fact.bytes for fact in facts}
+        self.identity = {
+            "from": origin,
+            "options": {k: v for k, v in asdict(options).items() if k != "on_bad"},
+            "images": counts,
+            "bytes": sizes,
+        }
+        self.jobs = [job for split in sources for job in _jobs(split, counts, sizes, options)]
+        self.total = sum(counts.values())
+        self.tolerances = {
+            split: Tolerance(options.on_bad, count) for split, count in counts.items()
+        }
+
+    def run(self) -> Written:
+        """Do what is left to do."""
+        done = self._begin()
+        if done is None:
+            return self._finished(json.loads((self.target / SIDECAR).read_bytes()), True)
+        resumed = bool(done)
+        left = [job for job in self.jobs if job.key not in done]
+        for job in self.jobs:
+            self.tolerances[job.split].count += done.get(job.key, {}).get("skipped", 0)
+        self.clock = _Clock(self.total, sum(len(job.rows) for job in left), self.progress)
+        for job in left:
+            done[job.key] = self._write(job)
+            self._note(done)
+        document = self._sidecar(done)
+        write_json(self.target / SIDECAR, document)
+        (self.target / JOURNAL).unlink()
+        return self._finished(document, resumed)
+
+    def _begin(self) -> dict[str, Any] | None:
+        """The journal of an earlier run; None if that came to its end."""
+        self.target.mkdir(parents=True, exist_ok=True)
+        journal = self.target / JOURNAL
+        if journal.exists():
+            done = self._same(journal)["done"]
+            clear_parts(self.target)
+            return dict(done)
+        if (self.target / SIDECAR).exists():
+            self._same(self.target / SIDECAR)
+            return None
+        if any(self.target.iterdir()):
+            raise UsageError(f"{self.target} is not empty; name a folder that is, or a new one")
+        self._note({})
+        return {}
+
+    def _same(self, path: Path) -> dict[str, Any]:
+        """A journal or result whose conversion is this one, told apart by what differs."""
+        try:
+            found: dict[str, Any] = json.loads(path.read_bytes())
+            made = found["made"]
+            theirs = {**made["options"], **{k: v for k, v in made.items() if k != "options"}}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadData(f"{path} is not of a conversion; name another folder") from error
+        ours = {**self.identity["options"], **self.identity}  # type: ignore[dict-item]
+        for key, value in ours.items():
+            if key != "options" and theirs.get(key) != value:
+                raise UsageError(
+                    f"{self.target} was begun with {key} {_said(theirs.get(key))}, not "
+                    f"{_said(value)}; use the same, or another folder"
+                )
+        return found
+
+    def _note(self, done: dict[str, Any]) -> None:
+        write_json(self.target / JOURNAL, {"made": self.identity, "done": done})
+
+    def _write(self, job: _Job) -> dict[str, int]:
+        tolerance = self.tolerances[job.split]
+        before = tolerance.count
+        write = self._records if self.options.to == "tfrecord" else self._files
+        count, repaired = write(job)
+        return {"count": count, "skipped": tolerance.count - before, "repaired": repaired}
+
+    def _records(self, job: _Job) -> tuple[int, int]:
+        count = repaired = 0
+        with whole_file(self.target / job.key) as file:
+            writer = RecordWriter(file)
+            for ready in self._prepared(job):
+                header = ready.header
+                picture = Picture(
+                    encoded=ready.data,
+                    label=ready.label + 1,
+                    text=self.classes[ready.label],
+                    filename=ready.name,
+                    height=header.height,
+                    width=header.width,
+                    channels=1 if header.mode == "L" else 3,
+                    format=header.format,
+                )
+                writer.write(build_example(picture))
+                count += 1
+                repaired += ready.repaired
+        return count, repaired
+
+    def _files(self, job: _Job) -> tuple[int, int]:
+        count = repaired = 0
+        folders = [self.target / job.split / folder_name(name) for name in self.classes]
+        for ready in self._prepared(job):
+            folder = folders[ready.label]
+            folder.mkdir(parents=True, exist_ok=True)
+            with whole_file(folder / ready.name, sync=False) as file:
+                file.write(ready.data)
+            count += 1
+            repaired += ready.repaired
+        return count, repaired
+
+    def _prepared(self, job: _Job) -> Iterator[_Ready]:
+        """The images of a shard in their order, made ready by several threads."""
+        source, tolerance = self.sources[job.split], self.tolerances[job.split]
+        window = WINDOW * self.threads
+
+        def prepare(row: int) -> _Ready | BadData:
+            try:
+                return _ready(source, row, self.options)
+            except BadData as error:
+                return error
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            for start in range(0, len(job.rows), window):
+                rows = job.rows[start : start + window]
+                for ready in pool.map(prepare, rows):
+                    if isinstance(ready, BadData):
+                        tolerance.bad(ready)
+                    else:
+                        yield ready
+                self.clock.passed(len(rows))
+
+    def _sidecar(self, done: dict[str, Any]) -> dict[str, Any]:
+        counts = dict.fromkeys(self.sources, 0)
+        for job in self.jobs:
+            counts[job.split] += done[job.key]["count"]
+        if self.options.to == "folder":
+            for split, count in counts.items():
+                _check_files(self.target / split, count)
+        sums = {key: sum(entry[key] for entry in done.values()) for key in ("skipped", "repaired")}
+        return {
+            "format": 1,
+            "first_label": 1 if self.options.to == "tfrecord" else 0,
+            "classes": list(self.classes),
+            "counts": counts,
+            **sums,
+            "made": self.identity,
+        }
+
+    def _finished(self, document: dict[str, Any], resumed: bool) -> Written:
+        first = [line for tolerance in self.tolerances.values() for line in tolerance.first]
+        return Written(
+            document["counts"],
+            document["skipped"],
+            document["repaired"],
+            tuple(first),
+            resumed,
+        )
+
+
+def _jobs(
+    split: Split, counts: dict[Split, int], sizes: dict[Split, int], options: Options
+) -> list[_Job]:
+    """The shards of a split, each with the numbers of its images."""
+    count = counts[split]
+    order = np.arange(count)
+    if split == "train":
+        order = np.random.default_rng([options.seed, 0x0DD]).permutation(count)
+    if options.to == "folder":
+        number = -(-count // FILES_AT_ONCE)
+    elif options.shards is None:
+        number = min(MOST_SHARDS, max(1, round(sizes[split] / SHARD_BYTES)))
+    else:
+        number = max(1, round(options.shards * count / counts.get("train", count)))
+    number = min(number, count)
+    pieces = np.array_split(order, number)
+    return [
+        _Job(f"{split}-{place:05d}-of-{number:05d}", split, piece.tolist())
+        for place, piece in enumerate(pieces)
+    ]
+
+
+def _ready(source: Source, row: int, options: Options) -> _Ready:
+    """One image as it is to be written: carried over, shrunk or repaired."""
+    wanted = "PNG" if options.encoding == "png" else "JPEG"
+    if isinstance(source, Arrays):
+        where = f"image {row} of {source.facts.path}"
+        data, header = encode(
+            source.images[row], wanted, options.quality, where, options.short_side
+        )
+        name = _file_name("", row, header.format)
+        return _Ready(data, int(source.labels[row]), header, name, False)
+    example = source.read(row)
+    content = bytes(example.data)
+    header = read_header(content, example.where)
+    given = source.name(row) if isinstance(source, Named) else ""
+    shortest = min(header.width, header.height)
+    shrink = options.short_side is not None and shortest > options.short_side
+    odd = _must_change(header, given)
+    if options.encoding == "keep" and header.format == "PNG" and not odd:
+        wanted = "PNG"
+    if shrink or odd or header.format != wanted:
+        content, header = encode(
+            content, wanted, options.quality, example.where, options.short_side
+        )
+    elif header.format == "JPEG" and ends_early(content):
+        check_whole(content, example.where)
+    return _Ready(content, example.label, header, _file_name(given, row, header.format), odd)
+
+
+def _must_change(header: Header, name: str) -> bool:
+    """Whether readers of JPEG and PNG would stumble: CMYK, another format, a PNG called JPEG."""
+    if header.mode not in PLAIN or header.format not in ENDINGS:
+        return True
+    return header.format == "PNG" and name.lower().endswith(ENDINGS["JPEG"])
+
+
+def _file_name(given: str, row: int, format: str) -> str:
+    """The image's own name, with an ending that tells the truth."""
+    name = given.strip("/").replace("/", "-").replace("\0", "") or f"{row:08d}"
+    return name if name.lower().endswith(ENDINGS[format]) else name + ENDINGS[format][0]
+
+
+def _check_files(folder: Path, count: int) -> None:
+    """Two images of one name would have become one file."""
+    found = sum(len(listed(folder / name)) for name in class_folders(folder))
+    if found != count:
+        raise BadData(f"{folder} has {found} files of {count} images: some have the same name")
+
+
+def _said(value: object) -> str:
+    return "unset" if value is None else json.dumps(value)

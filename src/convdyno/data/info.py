@@ -1,0 +1,130 @@
+"""What a data set is: format, splits, classes, counts, sizes, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from convdyno.data.damage import Tolerance
+from convdyno.data.folder import Pictures
+from convdyno.data.picture import Header, check_whole, read_header
+from convdyno.data.recognise import DataSet
+from convdyno.data.source import Arrays, Encoded, Source
+from convdyno.data.tfrecord import Records
+from convdyno.errors import BadData
+
+SAMPLE = 1000
+"""Images whose headers are read unless all are checked."""
+CHANNELS = {1: "grey", 3: "RGB"}
+WINDOW = 256
+
+Progress = Callable[[int, int, float], None]
+
+
+def describe(
+    found: DataSet, check: bool = False, threads: int = 1, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Everything that is known of a data set, as plain data; `check` decodes every image."""
+    damage: list[str] = []
+    damaged = 0
+    splits: dict[str, Any] = {}
+    classes: tuple[str, ...] = ()
+    for split in found.splits:
+        try:
+            source = found.open(split)
+        except BadData as error:
+            damaged += 1
+            damage.append(str(error))
+            continue
+        tolerance = Tolerance("skip", len(source), share=1)
+        classes = classes or source.facts.classes
+        splits[split] = _split(source, check, threads, tolerance, progress)
+        damaged += tolerance.count
+        damage += tolerance.first
+    return {
+        "path": str(found.path),
+        "format": found.kind,
+        "classes": list(classes),
+        "splits": splits,
+        "checked": check,
+        "damaged": damaged,
+        "damage": damage,
+    }
+
+
+def _split(
+    source: Source, check: bool, threads: int, tolerance: Tolerance, progress: Progress | None
+) -> dict[str, Any]:
+    facts = source.facts
+    if isinstance(source, Arrays):
+        height, width, channels = facts.image or source.images.shape[1:]
+        headers = [Header("array", width, height, CHANNELS.get(channels, str(channels)))]
+        looked_at = len(source)
+    else:
+        headers = list(_headers(source, check, threads, tolerance, progress))
+        looked_at = len(headers)
+    counts = _per_class(source, tolerance)
+    if not isinstance(source, Arrays):
+        source.close()
+    kinds = Counter(f"{header.format} {header.mode}" for header in headers)
+    return {
+        "count": facts.count,
+        "bytes": facts.bytes,
+        "classes": len(facts.classes),
+        "images_per_class": [min(counts), max(counts)] if counts else None,
+        "looked_at": looked_at,
+        "height": _spread([header.height for header in headers]),
+        "width": _spread([header.width for header in headers]),
+        "encodings": dict(kinds.most_common()),
+    }
+
+
+def _headers(
+    source: Encoded, check: bool, threads: int, tolerance: Tolerance, progress: Progress | None
+) -> Iterable[Header]:
+    count = len(source)
+    rows = np.arange(count) if check else np.unique(np.linspace(0, count - 1, SAMPLE, dtype=int))
+
+    def look(row: int) -> Header | BadData:
+        try:
+            example = source.read(row)
+            if check:
+                check_whole(example.data, example.where)
+            return read_header(example.data, example.where)
+        except BadData as error:
+            return error
+
+    with ThreadPoolExecutor(threads) as pool:
+        for start in range(0, len(rows), WINDOW):
+            for header in pool.map(look, rows[start : start + WINDOW].tolist()):
+                if isinstance(header, BadData):
+                    tolerance.bad(header)
+                else:
+                    yield header
+            if progress is not None:
+                progress(min(start + WINDOW, len(rows)), len(rows), 0.0)
+
+
+def _per_class(source: Source, tolerance: Tolerance) -> list[int]:
+    classes = len(source.facts.classes)
+    try:
+        if isinstance(source, Arrays | Pictures):
+            labels = source.labels
+        elif isinstance(source, Records):
+            labels = source.labels()
+        else:
+            return []
+    except BadData as error:
+        tolerance.bad(error)
+        return []
+    inside = labels[(labels >= 0) & (labels < classes)]
+    return [int(count) for count in np.bincount(inside, minlength=classes)]
+
+
+def _spread(sides: list[int]) -> list[int] | None:
+    """The smallest, the median and the largest."""
+    return [min(sides), int(np.median(sides)), max(sides)] if sides else None
