@@ -17,11 +17,11 @@ SATURATION = (0.5, 1.5)
 HUE = 0.2
 CONTRAST = (0.5, 1.5)
 
-_TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
-_FROM_YIQ = np.linalg.inv(_TO_YIQ)
-_LUMA = np.outer(_FROM_YIQ[:, 0], _TO_YIQ[0])
-_KEPT = _FROM_YIQ[:, 1:] @ _TO_YIQ[1:]
-_TURNED = _FROM_YIQ[:, 1:] @ np.array([[0.0, 1.0], [-1.0, 0.0]]) @ _TO_YIQ[1:]
+# Of a colour: its grey (the mean of the three), what it has beyond grey, and that turned by 90
+# degrees around the grey axis. Of the linear forms this one is nearest to turning and scaling in HSV.
+_GREY = np.full((3, 3), 1 / 3)
+_BEYOND = np.eye(3) - _GREY
+_TURNED = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]) / math.sqrt(3)
 
 
 class Tint(NamedTuple):
@@ -44,7 +44,7 @@ class Tint(NamedTuple):
         angle = 2 * math.pi * self.hue
         along, across = self.saturation * math.cos(angle), self.saturation * math.sin(angle)
         numbers = np.empty(11, np.float32)
-        numbers[:9] = (_LUMA + along * _KEPT + across * _TURNED).ravel()
+        numbers[:9] = (_GREY + along * _BEYOND + across * _TURNED).ravel()
         numbers[9], numbers[10] = self.contrast, self.brightness
         return numbers
 

@@ -40,8 +40,8 @@ FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000")
 Colours = NDArray[np.float32]
 
 
-class _Print(Exception):
-    """A JPEG in CMYK or another space that the fast decoders leave to Pillow."""
+class _ForPillow(Exception):
+    """A JPEG that the fast decoders leave to Pillow: print colours, odd sampling."""
 
 
 class _Jpeg(Protocol):
@@ -80,7 +80,7 @@ class Reader:
             if bytes(raw[:3]) == JPEG:
                 try:
                     height, width = self._jpeg.header(raw)
-                except _Print:
+                except _ForPillow:
                     pass
                 else:
                     _check_size(height, width, len(raw))
@@ -177,7 +177,7 @@ class _Native:
 
     def _check(self, problem: int) -> None:
         if problem == OTHER_COLOURS:
-            raise _Print
+            raise _ForPillow
         if problem:
             message: bytes = self._library.convdyno_message(self._handle)
             raise BadData(f"damaged JPEG: {message.decode(errors='replace')}")
@@ -202,29 +202,31 @@ class _Simple:
             height, width, space, _ = self._library.decode_jpeg_header(data, strict=False)
         except ValueError as problem:
             raise BadData(f"damaged JPEG: {problem}") from None
+        except KeyError:
+            raise _ForPillow from None
         if space in ("CMYK", "YCCK"):
-            raise _Print
+            raise _ForPillow
         self._data, self._bytes = data, height * width * self._channels
         return height, width
 
     def crop(self, box: Box, out: Pixels, mirror: bool, tint: Colours | None) -> None:
         if len(self._room) < self._bytes:
             self._room = bytearray(self._bytes)
-        try:
-            image = self._decode(strict=True)
-        except ValueError as problem:
-            # Bytes between or after the image's own do no harm; see hear_warning in crop.c.
-            if "extraneous bytes" not in str(problem):
-                raise BadData(f"damaged JPEG: {problem}") from None
-            image = self._decode(strict=False)
         top, left, height, width = box
-        self.resize(image[top : top + height, left : left + width], out, mirror, tint)
+        part = self._decode(strict=True)[top : top + height, left : left + width]
+        self.resize(part, out, mirror, tint)
 
     def _decode(self, strict: bool) -> Pixels:
-        image: Pixels = self._library.decode_jpeg(
-            self._data, self._space, fastdct=self._fast, fastupsample=self._fast,
-            buffer=self._room, strict=strict,
-        )  # fmt: skip
+        try:
+            image: Pixels = self._library.decode_jpeg(
+                self._data, self._space, fastdct=self._fast, fastupsample=self._fast,
+                buffer=self._room, strict=strict,
+            )  # fmt: skip
+        except ValueError as problem:
+            # Bytes between or after the image's own do no harm; see hear_warning in crop.c.
+            if strict and "extraneous bytes" in str(problem):
+                return self._decode(strict=False)
+            raise BadData(f"damaged JPEG: {problem}") from None
         return image
 
     def resize(self, image: Pixels, out: Pixels, mirror: bool, tint: Colours | None) -> None:

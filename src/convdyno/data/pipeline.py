@@ -126,7 +126,7 @@ class Pipeline:
         cache: Cache = "none",
         cached: int = 512,
     ) -> None:
-        threads = threads or len(os.sched_getaffinity(0))
+        threads = threads or _cores()
         if threads < 1 or prefetch < 1:
             raise UsageError("a pipeline needs at least one thread and one batch ahead")
         if cache not in CACHES:
@@ -348,6 +348,10 @@ class _Crew:
             batch.left -= 1
             if not batch.left:
                 self._ready.notify_all()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _place(schedule: Schedule, start: tuple[int, int]) -> int:
