@@ -28,7 +28,7 @@ RESIZES = {
 }
 COLOURS = {
     "off": "colours are left alone",
-    "folded": "brightness, saturation, hue and contrast as one matrix (turned around the grey axis)",
+    "folded": "brightness, saturation, hue and contrast as one matrix that turns around grey",
     "exact": "the same with saturation and hue in HSV, as TensorFlow has them",
 }
 VIEWS = {

@@ -18,7 +18,7 @@ HUE = 0.2
 CONTRAST = (0.5, 1.5)
 
 # Of a colour: its grey (the mean of the three), what it has beyond grey, and that turned by 90
-# degrees around the grey axis. Of the linear forms this one is nearest to turning and scaling in HSV.
+# degrees around the grey axis. Of the linear forms this is the nearest to what is done in HSV.
 _GREY = np.full((3, 3), 1 / 3)
 _BEYOND = np.eye(3) - _GREY
 _TURNED = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]) / math.sqrt(3)
