@@ -147,6 +147,15 @@ def get(
     return Got(target, tuple(warnings), counts)
 
 
+def _there_already(name: str, known: Known, target: Path) -> Got:
+    try:
+        splits = _open(name, known, target)
+    except BadData as error:
+        raise UsageError(f"{target} exists already and does not hold {name}: {error}") from error
+    counts = {split: len(arrays) for split, arrays in splits.items()}
+    return Got(target, tuple(_unlike(known, splits)), counts)
+
+
 def download(addresses: tuple[str, ...], name: str, md5: str, to: Path, progress: Progress) -> None:
     """Download a file over https from the first address that has it, and check it."""
     reasons = []
