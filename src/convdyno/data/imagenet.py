@@ -99,19 +99,24 @@ def find_imagenet(path: Path) -> ImageNet | None:
     for split, names in SPLITS.items():
         for entry in entries:
             if split not in parts and entry.is_dir() and entry.name.lower() in names:
-                packed = packed or _half_packed(Path(entry.path))
-                parts[split] = Path(entry.path)
+                folder = Path(entry.path)
+                tars = split == "train" and _all_tars(folder)
+                # Images without class folders are ImageNet's beside training images alone; they
+                # may as well be a class that has the name of a split.
+                flat = split == "validation" and "train" in parts and _all_images(folder)
+                if tars or flat or class_folders(folder):
+                    parts[split] = folder
+                    packed = packed or tars or flat
     if not packed and _all_tars(path):
         return ImageNet(path, {"train": path})
     return ImageNet(path, parts) if packed else None
 
 
-def _half_packed(folder: Path) -> bool:
-    """Whether a split's folder holds one archive a class, or images without class folders."""
+def _all_images(folder: Path) -> bool:
     entries = listed(folder)[:PEEK]
-    if not entries or any(entry.is_dir() for entry in entries):
-        return False
-    return _all_tars(folder) or all(is_image(Path(entry.path)) for entry in entries)
+    return bool(entries) and all(
+        entry.is_file() and is_image(Path(entry.path)) for entry in entries
+    )
 
 
 def _all_tars(folder: Path) -> bool:
