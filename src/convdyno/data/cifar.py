@@ -29,6 +29,8 @@ ROW = 1 + VALUES
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_WIDTH = SIDE * SIDE
 """One image a row, in the PNG form."""
+DENSEST = 1100
+"""Bytes that one compressed byte can become at most, a little rounded up."""
 PICKLE = b"\x80"
 PEEK = 512
 MOST_LABELS = 1 << 24
@@ -175,6 +177,8 @@ READERS: dict[str, Callable[[Blob], Batch]] = {
 
 def _png(blob: Blob) -> Pixels:
     image = need("PIL.Image")
+    if int.from_bytes(blob.head(24)[20:24], "big") * PNG_WIDTH > DENSEST * blob.size:
+        raise BadData(f"{blob.where} says that it has more images than its bytes can hold")
     try:
         with warnings.catch_warnings(), image.open(io.BytesIO(blob.read())) as opened:
             warnings.simplefilter("ignore")
