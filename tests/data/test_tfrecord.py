@@ -208,6 +208,16 @@ def test_the_label_is_found_without_parsing() -> None:
         assert find_label(data, 0, len(data), "here") == label == parse_example(data, "here").label
 
 
+def test_a_shard_with_a_damaged_beginning_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    for shard in range(2):
+        written(tmp_path / "set" / f"train-0000{shard}-of-00002", 1)
+    path = tmp_path / "set" / "train-00001-of-00002"
+    path.write_bytes(b"\0" + path.read_bytes()[1:])
+    with pytest.raises(BadData, match="train-00001-of-00002 is damaged or no TFRecord file"):
+        open_source(str(tmp_path / "set"), "train")
+
+
 def test_records_of_many_files_are_found_by_number(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     for shard, labels in enumerate(((1, 2), (3,), (), (1, 1, 2))):

@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import mmap
 import os
+import re
 import resource
 import struct
 from collections.abc import Callable, Sequence
@@ -42,6 +43,8 @@ PREFIXES: tuple[tuple[str, Split], ...] = (
     ("val", "validation"),
     ("test", "validation"),
 )
+SHARD = re.compile(r"(train|validation|val|test)\b.*-of-\d+$")
+"""The usual name of a shard."""
 INDEX_VERSION = 1
 MOST_CLASSES = 1_000_000
 SPARE_FILES = 256
@@ -243,7 +246,8 @@ def find_records(path: Path) -> RecordSet | None:
     if not any(looks_like_records(each) for each in paths[:SPARE_FILES]):
         return None
     for each in paths:
-        if looks_like_records(each):
+        # A shard whose first bytes are damaged belongs to the set all the same.
+        if SHARD.match(each.name) or looks_like_records(each):
             parts[_split(each.name)].append(each)
     return RecordSet(path, {split: files for split, files in parts.items() if files})
 
