@@ -19,31 +19,20 @@
 #include <jerror.h>
 
 #ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
-#if !defined(LIBJPEG_TURBO_VERSION_NUMBER) || LIBJPEG_TURBO_VERSION_NUMBER < 2001000
-#error "cropping needs libjpeg-turbo 2.1 or later"
-#endif
-
-/* Both sets of instructions in one file, chosen when it is loaded: the file may be on a shared disk. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define EVERY_PROCESSOR __attribute__((target_clones("arch=haswell", "default")))
-#else
-#define EVERY_PROCESSOR
+#include <tmmintrin.h>
 #endif
 
 enum { DAMAGED = 1, OTHER_COLOURS = 2, NO_MEMORY = 3 };
 enum { MAX_SCANS = 500, ROWS_AT_ONCE = 4 };
 
-typedef float four __attribute__((vector_size(16)));
-
-/* For each output position: the first input position and `count` weights. */
+/* For each output position: the first input position and `count` weights, in parts of 65535. */
 struct taps {
     int count;
     int *first;
-    float *weight;
+    uint16_t *weight;
 };
+
+enum { RING, BLEND, ROWS, ROW_TAPS, COLUMN_TAPS, PAIRS, MEMORIES };
 
 struct decoder {
     struct jpeg_decompress_struct jpeg;
@@ -53,11 +42,9 @@ struct decoder {
     char message[JMSG_LENGTH_MAX];
     const uint8_t *end;
     /* Memory that is kept from image to image and only grows. */
-    void *memory[4];
-    size_t room[4];
+    void *memory[MEMORIES];
+    size_t room[MEMORIES];
 };
-
-enum { RING, BLEND, ROW_TAPS, COLUMN_TAPS };
 
 static void *memory_for(struct decoder *d, int which, size_t bytes) {
     if (d->room[which] < bytes) {
@@ -116,7 +103,7 @@ struct decoder *convdyno_open(void) {
 
 void convdyno_close(struct decoder *d) {
     jpeg_destroy_decompress(&d->jpeg);
-    for (int i = 0; i < 4; i++) free(d->memory[i]);
+    for (int i = 0; i < MEMORIES; i++) free(d->memory[i]);
     free(d);
 }
 
@@ -149,126 +136,209 @@ static int make_taps(struct decoder *d, int which, struct taps *t, int in, int o
     double reach = wide && step > 1 ? step : 1;
     int count = wide ? 2 * (int)ceil(reach) + 1 : 2;
     if (count > in) count = in;
-    char *room = memory_for(d, which, (size_t)out * (sizeof(int) + count * sizeof(float)));
+    char *room = memory_for(d, which, (size_t)out * (sizeof(int) + count * sizeof(uint16_t)));
     if (!room) return NO_MEMORY;
     t->count = count;
     t->first = (int *)room;
-    t->weight = (float *)(room + (size_t)out * sizeof(int));
+    t->weight = (uint16_t *)(room + (size_t)out * sizeof(int));
     for (int o = 0; o < out; o++) {
         double middle = (o + 0.5) * step;
-        double low = wide ? middle - reach + 0.5 : middle - 0.5;
-        int first = (int)floor(low);
+        if (!wide) middle = fmin(fmax(middle, 0.5), in - 0.5);
+        int first = (int)floor(middle - reach + 0.5);
         if (first > in - count) first = in - count;
         if (first < 0) first = 0;
         int place = mirror ? out - 1 - o : o;
-        float *weight = t->weight + (size_t)place * count;
-        double sum = 0, clamped = fmin(fmax(middle, 0.5), in - 0.5);
+        uint16_t *weight = t->weight + (size_t)place * count;
+        double sum = 0;
+        for (int k = 0; k < count; k++) sum += fmax(0, 1 - fabs(first + k + 0.5 - middle) / reach);
+        int left = 65535, most = 0;
         for (int k = 0; k < count; k++) {
-            double far = fabs(first + k + 0.5 - (wide ? middle : clamped)) / reach;
-            weight[k] = far < 1 ? 1 - far : 0;
-            sum += weight[k];
+            double share = fmax(0, 1 - fabs(first + k + 0.5 - middle) / reach) / sum;
+            weight[k] = (uint16_t)(65535 * share);
+            left -= weight[k];
+            if (weight[k] > weight[most]) most = k;
         }
-        for (int k = 0; k < count; k++) weight[k] /= sum;
+        weight[most] += left;
         t->first[place] = first;
     }
     return 0;
 }
 
-static inline four load(const float *from) {
-    four value;
-    memcpy(&value, from, sizeof value);
-    return value;
+/* Compiled once for two weights, which is the usual case, and once for any number. */
+#define FOR_TWO_AND_MANY static inline __attribute__((always_inline))
+
+/* Values on the way are in parts of 256 and sixteen bits; each product loses half a part. */
+static inline uint16_t part(uint16_t value, uint16_t weight) {
+    return (uint16_t)((uint32_t)value * weight >> 16);
 }
 
-static inline uint8_t byte_of(float value) {
-    return value < 0 ? 0 : value > 255 ? 255 : (uint8_t)(value + 0.5f);
-}
-
-/* Rounded, and kept to 0..255; the fourth is not used. */
-static inline uint32_t bytes_of(four value) {
+/* A weighted sum of rows, for each byte of a row. */
+FOR_TWO_AND_MANY void blend_rows(uint16_t *blend, const uint8_t *const *rows,
+                                 const uint16_t *weight, int count, int width) {
+    int i = 0;
 #ifdef __SSE2__
-    __m128i whole = _mm_cvtps_epi32((__m128)value);
-    whole = _mm_packs_epi32(whole, whole);
-    return (uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(whole, whole));
-#else
-    return byte_of(value[0]) | (uint32_t)byte_of(value[1]) << 8 | (uint32_t)byte_of(value[2]) << 16;
+    const __m128i zero = _mm_setzero_si128();
+    for (; i + 16 <= width; i += 16) {
+        __m128i low = zero, high = zero;
+        for (int k = 0; k < count; k++) {
+            __m128i row = _mm_loadu_si128((const __m128i *)(rows[k] + i));
+            __m128i by = _mm_set1_epi16((short)weight[k]);
+            low = _mm_add_epi16(low, _mm_mulhi_epu16(_mm_unpacklo_epi8(zero, row), by));
+            high = _mm_add_epi16(high, _mm_mulhi_epu16(_mm_unpackhi_epi8(zero, row), by));
+        }
+        _mm_storeu_si128((__m128i *)(blend + i), low);
+        _mm_storeu_si128((__m128i *)(blend + i + 8), high);
+    }
 #endif
-}
-
-/* One weighted sum of rows: `blend` has one float for each byte of a row. */
-EVERY_PROCESSOR
-static void blend_rows(float *restrict blend, const uint8_t *const *rows, const float *weight,
-                       int count, int width) {
-    if (count == 2) {
-        const uint8_t *restrict a = rows[0], *restrict b = rows[1];
-        float u = weight[0], v = weight[1];
-        for (int i = 0; i < width; i++) blend[i] = u * a[i] + v * b[i];
-        return;
-    }
-    const uint8_t *restrict a = rows[0];
-    for (int i = 0; i < width; i++) blend[i] = weight[0] * a[i];
-    for (int k = 1; k < count; k++) {
-        const uint8_t *restrict b = rows[k];
-        float v = weight[k];
-        if (v == 0) continue;
-        for (int i = 0; i < width; i++) blend[i] += v * b[i];
+    for (; i < width; i++) {
+        blend[i] = 0;
+        for (int k = 0; k < count; k++) blend[i] += part(rows[k][i] << 8, weight[k]);
     }
 }
 
-EVERY_PROCESSOR
-static void squeeze_colour(uint8_t *to, const float *blend, const struct taps *t, int out,
-                           float sums[4]) {
-    four sum = load(sums);
-    for (int o = 0; o < out; o++) {
-        const float *from = blend + 3 * t->first[o], *weight = t->weight + (size_t)o * t->count;
-        four value = load(from) * weight[0];
-        for (int k = 1; k < t->count; k++) value += load(from + 3 * k) * weight[k];
-        sum += value;
-        uint32_t pixel = bytes_of(value);
-        if (o + 1 < out) {
-            memcpy(to + 3 * o, &pixel, 4);
-        } else {
-            memcpy(to + 3 * o, &pixel, 3);
+#ifdef __SSE2__
+/* The weights of two neighbouring pixels side by side, four times each. */
+static uint16_t *make_pairs(struct decoder *d, const struct taps *t, int out) {
+    uint16_t *pairs = memory_for(d, PAIRS, (size_t)(out + 1) / 2 * t->count * 16);
+    for (int o = 0; pairs && o < out; o++)
+        for (int k = 0; k < t->count; k++)
+            for (int i = 0; i < 4; i++)
+                pairs[((size_t)(o / 2) * t->count + k) * 8 + o % 2 * 4 + i] =
+                    t->weight[(size_t)o * t->count + k];
+    return pairs;
+}
+#endif
+
+/* `half` rounds, and gives back what the products lost. */
+FOR_TWO_AND_MANY void squeeze_colour(uint8_t *to, const uint16_t *blend, const struct taps *t,
+                                     const uint16_t *pairs, int count, int out, int half) {
+    int o = 0;
+#ifdef __SSE2__
+    const __m128i round = _mm_set1_epi16((short)half);
+    /* The last pixels are left out: each pair writes one byte too many. */
+    for (; o + 2 < out; o += 2) {
+        const uint16_t *a = blend + 3 * t->first[o], *b = blend + 3 * t->first[o + 1];
+        const __m128i *weight = (const __m128i *)(pairs + (size_t)(o / 2) * count * 8);
+        __m128i sum = round;
+        for (int k = 0; k < count; k++) {
+            __m128d both = _mm_load_sd((const double *)(a + 3 * k));
+            both = _mm_loadh_pd(both, (const double *)(b + 3 * k));
+            __m128i by = _mm_loadu_si128(weight + k);
+            sum = _mm_add_epi16(sum, _mm_mulhi_epu16(_mm_castpd_si128(both), by));
+        }
+        sum = _mm_srli_epi16(sum, 8);
+        int64_t pixels = _mm_cvtsi128_si64(_mm_packus_epi16(sum, sum));
+        int32_t second = (int32_t)(pixels >> 32);
+        memcpy(to + 3 * o, &pixels, 4);
+        memcpy(to + 3 * o + 3, &second, 4);
+    }
+#else
+    (void)pairs;
+#endif
+    for (; o < out; o++) {
+        const uint16_t *from = blend + 3 * t->first[o], *weight = t->weight + (size_t)o * count;
+        for (int c = 0; c < 3; c++) {
+            unsigned sum = half;
+            for (int k = 0; k < count; k++) sum += part(from[3 * k + c], weight[k]);
+            to[3 * o + c] = (uint8_t)(sum >> 8);
         }
     }
-    memcpy(sums, &sum, sizeof sum);
 }
 
-EVERY_PROCESSOR
-static void squeeze_grey(uint8_t *to, const float *blend, const struct taps *t, int out,
-                         float sums[4]) {
+static void squeeze_grey(uint8_t *to, const uint16_t *blend, const struct taps *t, int out,
+                         int half) {
     for (int o = 0; o < out; o++) {
-        const float *from = blend + t->first[o], *weight = t->weight + (size_t)o * t->count;
-        float value = 0;
-        for (int k = 0; k < t->count; k++) value += from[k] * weight[k];
-        sums[0] += value;
-        to[o] = byte_of(value);
+        const uint16_t *from = blend + t->first[o], *weight = t->weight + (size_t)o * t->count;
+        unsigned sum = half;
+        for (int k = 0; k < t->count; k++) sum += part(from[k], weight[k]);
+        to[o] = (uint8_t)(sum >> 8);
     }
+}
+
+/* A matrix by rows and what is added, in parts of 4096. */
+struct mixture {
+    int16_t m[9];
+    int32_t add[3];
+};
+
+static inline uint8_t byte_of(int32_t parts) {
+    int32_t value = parts >> 12;
+    return value < 0 ? 0 : value > 255 ? 255 : (uint8_t)value;
+}
+
+static void mix(uint8_t *image, size_t pixels, const struct mixture *by) {
+    for (size_t i = 0; i < pixels; i++) {
+        uint8_t *p = image + 3 * i, r = p[0], g = p[1], b = p[2];
+        for (int c = 0; c < 3; c++)
+            p[c] = byte_of(by->m[3 * c] * r + by->m[3 * c + 1] * g + by->m[3 * c + 2] * b + by->add[c]);
+    }
+}
+
+#ifdef __SSE2__
+/* The same, four pixels at a time; returns how many were done. */
+__attribute__((target("ssse3"))) static size_t mix_fours(uint8_t *image, size_t pixels,
+                                                         const struct mixture *by) {
+    const __m128i red_green = _mm_setr_epi8(0, -1, 1, -1, 3, -1, 4, -1, 6, -1, 7, -1, 9, -1, 10, -1);
+    const __m128i blue = _mm_setr_epi8(2, -1, -1, -1, 5, -1, -1, -1, 8, -1, -1, -1, 11, -1, -1, -1);
+    const __m128i weave = _mm_setr_epi8(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11, -1, -1, -1, -1);
+    __m128i first[3], third[3], add[3];
+    for (int c = 0; c < 3; c++) {
+        uint32_t two = (uint16_t)by->m[3 * c] | (uint32_t)(uint16_t)by->m[3 * c + 1] << 16;
+        first[c] = _mm_set1_epi32((int)two);
+        third[c] = _mm_set1_epi32((uint16_t)by->m[3 * c + 2]);
+        add[c] = _mm_set1_epi32(by->add[c]);
+    }
+    size_t i = 0;
+    /* Sixteen bytes are read and twelve written: the last ones are left out. */
+    for (; i + 6 <= pixels; i += 4) {
+        __m128i four = _mm_loadu_si128((const __m128i *)(image + 3 * i)), out[3];
+        __m128i rg = _mm_shuffle_epi8(four, red_green), b = _mm_shuffle_epi8(four, blue);
+        for (int c = 0; c < 3; c++) {
+            __m128i sum = _mm_add_epi32(_mm_madd_epi16(rg, first[c]), _mm_madd_epi16(b, third[c]));
+            out[c] = _mm_srai_epi32(_mm_add_epi32(sum, add[c]), 12);
+        }
+        __m128i bytes = _mm_packus_epi16(_mm_packs_epi32(out[0], out[1]), _mm_packs_epi32(out[2], out[2]));
+        bytes = _mm_shuffle_epi8(bytes, weave);
+        int32_t last = _mm_cvtsi128_si32(_mm_srli_si128(bytes, 8));
+        _mm_storel_epi64((__m128i *)(image + 3 * i), bytes);
+        memcpy(image + 3 * i + 8, &last, 4);
+    }
+    return i;
+}
+#endif
+
+static int16_t parts_of(float value) {
+    return (int16_t)lrintf(fminf(fmaxf(4096 * value, -32768), 32767));
 }
 
 /* colour: a 3x3 matrix by rows, a contrast and a brightness: matrix (contrast x + (1 - contrast)
  * mean) + brightness. A grey image has no colours to turn: the matrix is left out. */
-EVERY_PROCESSOR
-static void distort(uint8_t *image, size_t pixels, int channels, const float *colour,
-                    const float mean[3]) {
-    float contrast = colour[9], bright = colour[10], m[9], add[3];
-    for (int i = 0; i < 9; i++) m[i] = contrast * colour[i];
-    for (int i = 0; i < 3; i++) {
-        const float *row = colour + 3 * i;
-        add[i] = bright + (1 - contrast) * (row[0] * mean[0] + row[1] * mean[1] + row[2] * mean[2]);
+static void distort(uint8_t *image, size_t pixels, int channels, const float *colour) {
+    float contrast = colour[9], bright = colour[10], mean[3] = {0, 0, 0};
+    uint64_t sums[48] = {0};
+    size_t bytes = pixels * channels, whole = bytes / 48 * 48;
+    for (size_t i = 0; i < whole; i += 48)
+        for (int k = 0; k < 48; k++) sums[k] += image[i + k];
+    for (size_t i = whole; i < bytes; i++) sums[i % 48] += image[i];
+    for (int k = 0; k < 48; k++) mean[k % channels] += (float)sums[k] / pixels;
+    struct mixture by;
+    for (int c = 0; c < 3; c++) {
+        const float *row = colour + 3 * c;
+        float turned = row[0] * mean[0] + row[1] * mean[1] + row[2] * mean[2];
+        if (channels == 1) turned = mean[0];
+        by.add[c] = (int32_t)lrintf(4096 * (bright + (1 - contrast) * turned)) + 2048;
+        for (int k = 0; k < 3; k++) by.m[3 * c + k] = parts_of(contrast * row[k]);
     }
     if (channels == 1) {
-        float grey = bright + (1 - contrast) * mean[0];
-        for (size_t i = 0; i < pixels; i++) image[i] = byte_of(contrast * image[i] + grey);
+        int32_t by_grey = parts_of(contrast);
+        for (size_t i = 0; i < pixels; i++) image[i] = byte_of(by_grey * image[i] + by.add[0]);
         return;
     }
-    four red = {m[0], m[3], m[6], 0}, green = {m[1], m[4], m[7], 0}, blue = {m[2], m[5], m[8], 0};
-    four fixed = {add[0], add[1], add[2], 0};
-    for (size_t i = 0; i < pixels; i++) {
-        uint8_t *p = image + 3 * i;
-        uint32_t pixel = bytes_of(red * (float)p[0] + green * (float)p[1] + blue * (float)p[2] + fixed);
-        memcpy(p, &pixel, 3);
-    }
+    size_t done = 0;
+#ifdef __SSE2__
+    if (__builtin_cpu_supports("ssse3")) done = mix_fours(image, pixels, &by);
+#endif
+    mix(image + 3 * done, pixels - done, &by);
 }
 
 struct work {
@@ -294,30 +364,37 @@ static void decode_until(struct decoder *d, struct work *w, int row) {
 static int resample(struct decoder *d, struct work *w, const struct taps *down,
                     const struct taps *along, int out_height, int out_width, uint8_t *out,
                     const float *colour) {
-    float sums[4] = {0, 0, 0, 0}, total[3] = {0, 0, 0};
-    int bytes = w->width * w->channels;
-    /* Room for reading four floats at the last pixel. */
-    char *room = memory_for(d, BLEND, (bytes + 4) * sizeof(float) + down->count * sizeof(void *));
-    if (!room) return NO_MEMORY;
-    const uint8_t **rows = (const uint8_t **)room;
-    float *blend = (float *)(room + down->count * sizeof(void *));
-    memset(blend + bytes, 0, 4 * sizeof(float));
+    int bytes = w->width * w->channels, lost = (down->count + along->count) / 2;
+    int half = lost < 127 ? 128 + lost : 255;
+    /* Room for reading four values at the last pixel. */
+    uint16_t *blend = memory_for(d, BLEND, (bytes + 4) * sizeof(uint16_t)), *pairs = NULL;
+    const uint8_t **rows = memory_for(d, ROWS, down->count * sizeof(uint8_t *));
+    if (!blend || !rows) return NO_MEMORY;
+    memset(blend + bytes, 0, 4 * sizeof(uint16_t));
+#ifdef __SSE2__
+    if (w->channels == 3 && !(pairs = make_pairs(d, along, out_width))) return NO_MEMORY;
+#endif
     for (int o = 0; o < out_height; o++) {
         int first = down->first[o];
         decode_until(d, w, first + down->count);
         for (int k = 0; k < down->count; k++)
             rows[k] = w->rows + (first + k) % w->held * w->stride + w->left;
-        blend_rows(blend, rows, down->weight + (size_t)o * down->count, down->count, bytes);
+        const uint16_t *weight = down->weight + (size_t)o * down->count;
+        if (down->count == 2) {
+            blend_rows(blend, rows, weight, 2, bytes);
+        } else {
+            blend_rows(blend, rows, weight, down->count, bytes);
+        }
         uint8_t *to = out + (size_t)o * out_width * w->channels;
-        memset(sums, 0, sizeof sums);
-        (w->channels == 3 ? squeeze_colour : squeeze_grey)(to, blend, along, out_width, sums);
-        for (int c = 0; c < w->channels; c++) total[c] += sums[c];
+        if (w->channels == 1) {
+            squeeze_grey(to, blend, along, out_width, half);
+        } else if (along->count == 2) {
+            squeeze_colour(to, blend, along, pairs, 2, out_width, half);
+        } else {
+            squeeze_colour(to, blend, along, pairs, along->count, out_width, half);
+        }
     }
-    if (colour) {
-        size_t pixels = (size_t)out_height * out_width;
-        for (int c = 0; c < 3; c++) total[c] /= pixels;
-        distort(out, pixels, w->channels, colour, total);
-    }
+    if (colour) distort(out, (size_t)out_height * out_width, w->channels, colour);
     return 0;
 }
 
