@@ -103,9 +103,7 @@ def draw(random: np.random.Generator, hue: float, corners: int, of: MadeSet) -> 
     rough = random.uniform(0.6, 1.2)
     scene = _surface(random, fields, (height, width), random.random(), 0.25, rough)
     for _ in range(random.integers(2, 5)):
-        shape = _surface(random, fields, (height, width), hue, 0.75, rough)
-        inside = _polygon(random, corners, height, width)
-        scene = scene + inside * (shape - scene)
+        _add_shape(random, fields, scene, hue, corners, rough)
     grain = random.standard_normal((height, width, 1), np.float32) * np.float32(5 * rough)
     pixels: NDArray[np.uint8] = np.clip(scene + grain, 0, 255).astype(np.uint8)
     return pixels
@@ -160,17 +158,41 @@ def _cut(random: np.random.Generator, fields: Field, size: tuple[int, int]) -> F
     return window[:, ::-1] if random.random() < 0.5 else window
 
 
-def _polygon(random: np.random.Generator, corners: int, height: int, width: int) -> Field:
-    """Where a shape is: 1 inside, 0 outside, its edge softened over about a pixel."""
+def _add_shape(
+    random: np.random.Generator,
+    fields: Field,
+    scene: Field,
+    hue: float,
+    corners: int,
+    rough: float,
+) -> None:
+    """Lay a shape over the scene; its edge is softened over about a pixel."""
+    height, width, _ = scene.shape
+    radius = random.uniform(0.12, 0.3) * min(height, width)
+    row, column = random.uniform(0.1, 0.9) * height, random.uniform(0.1, 0.9) * width
+    top, bottom = max(0, math.floor(row - radius)), min(height, math.ceil(row + radius))
+    left, right = max(0, math.floor(column - radius)), min(width, math.ceil(column + radius))
+    part = scene[top:bottom, left:right]
+    centre = 2 * (column - left), 2 * (row - top)
+    inside = _polygon(random, corners, 2 * radius, centre, part.shape[:2])
+    part += inside * (_surface(random, fields, part.shape[:2], hue, 0.75, rough) - part)
+
+
+def _polygon(
+    random: np.random.Generator,
+    corners: int,
+    radius: float,
+    centre: tuple[float, float],
+    size: tuple[int, int],
+) -> Field:
+    """Where a shape is, 1 inside and 0 outside: drawn twice as large, then halved."""
     image: Any = need("PIL.Image")
-    double = image.new("L", (2 * width, 2 * height))
-    radius = random.uniform(0.25, 0.6) * min(height, width)
-    centre = random.uniform(0.1, 0.9) * 2 * width, random.uniform(0.1, 0.9) * 2 * height
+    double = image.new("L", (2 * size[1], 2 * size[0]))
     turn = random.uniform(0, math.tau)
     points = [
         (centre[0] + radius * math.cos(angle), centre[1] + radius * math.sin(angle))
         for angle in (turn + math.tau * corner / corners for corner in range(corners))
     ]
     need("PIL.ImageDraw").Draw(double).polygon(points, fill=255)
-    mask = np.asarray(double.resize((width, height), image.Resampling.BOX), np.float32)
+    mask = np.asarray(double.resize(size[::-1], image.Resampling.BOX), np.float32)
     return (mask / np.float32(255))[..., None]
