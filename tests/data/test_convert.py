@@ -15,7 +15,9 @@ from PIL import Image
 from small_sets import cifar, encoded, mnist, photos, picture
 
 from convdyno.data.convert import JOURNAL, Options, Written, convert
+from convdyno.data.example import Picture, build_example
 from convdyno.data.recognise import open_source, recognise
+from convdyno.data.tfrecord import RecordWriter
 from convdyno.errors import BadData, UsageError
 
 
@@ -52,6 +54,18 @@ def test_there_and_back_again(tmp_path: Path) -> None:
         assert first == pairs(tmp_path / "records", split) == pairs(tmp_path / "back", split)
     back, photo = content(tmp_path / "back"), content(tmp_path / "photos")
     assert {name: back[name] for name in photo} == photo
+
+
+def test_records_of_one_name_become_files_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    with (tmp_path / "records" / "train-0").open("wb") as file:
+        writer = RecordWriter(file)
+        for row, name in enumerate(("a.jpg", "../a", "a.jpg", "", ".jpg", "b/c.jpg")):
+            writer.write(build_example(Picture(encoded(picture(row)), 1, "only", name)))
+    converted(tmp_path / "records", tmp_path / "out", to="folder")
+    assert sorted(path.name for path in tmp_path.glob("out/train/only/*")) == [
+        "-a.jpg", "00000000-a.jpg", "00000002-a.jpg", "00000003.jpg", "b-c.jpg", "jpg.jpg",
+    ]  # fmt: skip
 
 
 def test_training_order_follows_the_seed_and_not_the_threads(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Images in one folder a class."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ def test_files_are_told_by_content(tmp_path: Path) -> None:
     (tmp_path / "a" / "below").mkdir()
     (tmp_path / "a" / "below" / "two.webp").write_bytes(encoded(picture(), "WEBP"))
     assert opened(tmp_path).names == ["below/two.webp", "picture.dat"]
+
+
+def test_a_pipe_is_no_image(tmp_path: Path) -> None:
+    photos(tmp_path)
+    os.mkfifo(tmp_path / "train" / "c0" / "pipe.jpg")
+    os.mkfifo(tmp_path / "pipe")
+    assert len(opened(tmp_path)) == 12
+    with pytest.raises(BadData, match="there is no file or folder"):
+        opened(tmp_path / "pipe")
 
 
 def test_a_class_called_train_is_no_split(tmp_path: Path) -> None:

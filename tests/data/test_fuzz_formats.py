@@ -21,7 +21,7 @@ from small_sets import (
 )
 
 from convdyno.data.cifar import find_cifar
-from convdyno.data.example import Picture, build_example, find_label, parse_example
+from convdyno.data.example import Picture, build_example, find_filename, find_label, parse_example
 from convdyno.data.files import Blob
 from convdyno.data.idx import read_idx
 from convdyno.data.matlab import read_synsets
@@ -97,6 +97,7 @@ def from_example(data: bytes) -> object:
 
 
 def label_of(data: bytes) -> object:
+    assert isinstance(find_filename(data, 0, len(data)), str)
     return find_label(data, 0, len(data), "x")
 
 

@@ -252,17 +252,23 @@ def _show(document: dict[str, Any]) -> None:
     ]
     names = document["classes"]
     more = ", ..." if len(names) > MOST_CLASSES else ""
-    screen.line(f"{document['path']}: {document['format']}", style="bold")
+    screen.line(f"{_printable(document['path'])}: {document['format']}", style="bold")
     if names:
-        screen.line(f"{len(names)} classes: {', '.join(names[:MOST_CLASSES])}{more}")
+        first = ", ".join(map(_printable, names[:MOST_CLASSES]))
+        screen.line(f"{len(names)} classes: {first}{more}")
     if rows:
         screen.table(rows)
     if document["damaged"]:
         screen.line(f"{document['damaged']} damaged:")
         for sentence in document["damage"]:
-            screen.line(f"  {sentence}")
+            screen.line(f"  {_printable(sentence)}")
     elif document["checked"]:
         screen.line("no damage: every image decodes")
+
+
+def _printable(name: str) -> str:
+    """A name from a file system, which may be no text."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _range(values: list[int] | None) -> str:

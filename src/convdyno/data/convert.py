@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -31,7 +32,7 @@ from convdyno.data.picture import (
 )
 from convdyno.data.sidecar import SIDECAR, folder_name, write_json
 from convdyno.data.source import Arrays, Source, Split
-from convdyno.data.tfrecord import RecordWriter
+from convdyno.data.tfrecord import Records, RecordWriter
 from convdyno.data.whole import clear_parts, told_if_full, whole_file
 from convdyno.errors import BadData, UsageError
 
@@ -180,6 +181,10 @@ class _Plan:
         }
         self.jobs = [job for split in sources for job in _jobs(split, counts, sizes, options)]
         self.total = sum(counts.values())
+        self.repeated = {
+            split: _repeated(source) if options.to == "folder" else frozenset[int]()
+            for split, source in sources.items()
+        }
         self.tolerances = {
             split: Tolerance(options.on_bad, count) for split, count in counts.items()
         }
@@ -281,11 +286,12 @@ class _Plan:
     def _prepared(self, job: _Job) -> Iterator[_Ready]:
         """The images of a shard in their order, made ready by several threads."""
         source, tolerance = self.sources[job.split], self.tolerances[job.split]
+        repeated = self.repeated[job.split]
         window = WINDOW * self.threads
 
         def prepare(row: int) -> _Ready | BadData:
             try:
-                return _ready(source, row, self.options)
+                return _ready(source, row, self.options, row in repeated)
             except BadData as error:
                 return error
 
@@ -349,7 +355,16 @@ def _jobs(
     ]
 
 
-def _ready(source: Source, row: int, options: Options) -> _Ready:
+def _repeated(source: Source) -> frozenset[int]:
+    """Records whose file names occur more than once; files of folders cannot."""
+    if not isinstance(source, Records):
+        return frozenset()
+    names = [source.name(row) for row in range(len(source))]
+    often = Counter(names)
+    return frozenset(row for row, name in enumerate(names) if often[name] > 1)
+
+
+def _ready(source: Source, row: int, options: Options, numbered: bool) -> _Ready:
     """One image as it is to be written: carried over, shrunk or repaired."""
     wanted = "PNG" if options.encoding == "png" else "JPEG"
     if isinstance(source, Arrays):
@@ -363,6 +378,7 @@ def _ready(source: Source, row: int, options: Options) -> _Ready:
     content = bytes(example.data)
     header = read_header(content, example.where)
     given = source.name(row) if isinstance(source, Named) else ""
+    given = f"{row:08d}-{given}" if numbered and given else given
     shortest = min(header.width, header.height)
     shrink = options.short_side is not None and shortest > options.short_side
     odd = _must_change(header, given)
@@ -386,7 +402,8 @@ def _must_change(header: Header, name: str) -> bool:
 
 def _file_name(given: str, row: int, format: str) -> str:
     """The image's own name, with an ending that tells the truth."""
-    name = given.strip("/").replace("/", "-").replace("\0", "") or f"{row:08d}"
+    plain = given.strip("/").replace("/", "-").replace("\0", "")
+    name = plain.lstrip(".") or f"{row:08d}"
     return name if name.lower().endswith(ENDINGS[format]) else name + ENDINGS[format][0]
 
 

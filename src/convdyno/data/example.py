@@ -83,20 +83,26 @@ def class_name(data: bytes) -> str:
 
 
 def find_label(buffer: Any, start: int, end: int, where: str) -> int:
-    """The label of an Example between two offsets, without touching the image's bytes.
-
-    It steps over fields by their lengths, each held to what encloses it.
-    """
+    """The label of an Example between two offsets, without touching the image's bytes."""
     try:
-        for _, low, high in _fields(buffer, start, end, 1):
-            for _, entry, entry_end in _fields(buffer, low, high, 1):
-                parts = {number: (a, b) for number, a, b in _fields(buffer, entry, entry_end)}
-                a, b = parts.get(1, (0, 0))
-                if b - a == len(LABEL) and buffer[a:b] == LABEL.encode() and 2 in parts:
-                    return _first_int(buffer, *parts[2])
+        found = _find(buffer, start, end, LABEL)
+        if found is not None:
+            return _first_int(buffer, *found)
     except (IndexError, ValueError) as error:
         raise BadData(f"the record in {where} is no tf.train.Example") from error
     raise BadData(f"the record in {where} has no {LABEL}")
+
+
+def find_filename(buffer: Any, start: int, end: int) -> str:
+    """The file name in an Example between two offsets; empty where it has none."""
+    try:
+        found = _find(buffer, start, end, FILENAME)
+        lists = _fields(buffer, *found, 1) if found is not None else []
+        names = [text for _, low, high in lists for text in _fields(buffer, low, high, 1)]
+    except (IndexError, ValueError):
+        return ""
+    raw = bytes(buffer[names[0][1] : names[0][2]]) if names else b""
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _features(data: bytes, where: str) -> Any:
@@ -147,6 +153,17 @@ def _field(message: Any, name: str, number: int, kind: int, label: int, of: str 
         label=label,
         type_name=f".{PACKAGE}.{of}" if of else None,
     )
+
+
+def _find(buffer: Any, start: int, end: int, key: str) -> tuple[int, int] | None:
+    """Where the Feature of a key is: found by stepping over fields by their lengths."""
+    for _, low, high in _fields(buffer, start, end, 1):
+        for _, entry, entry_end in _fields(buffer, low, high, 1):
+            parts = {number: (a, b) for number, a, b in _fields(buffer, entry, entry_end)}
+            a, b = parts.get(1, (0, 0))
+            if b - a == len(key) and buffer[a:b] == key.encode() and 2 in parts:
+                return parts[2]
+    return None
 
 
 def _fields(

@@ -163,6 +163,8 @@ def images_in(folder: Path) -> Iterator[os.DirEntry[str]]:
     for entry in listed(folder):
         if entry.is_dir():
             yield from images_in(Path(entry.path))
+        elif not entry.is_file() and not entry.is_symlink():
+            continue
         elif entry.name.lower().endswith(USUAL) or is_image(Path(entry.path)):
             yield entry
 

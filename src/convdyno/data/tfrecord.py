@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.data.example import class_name, find_label, parse_example
+from convdyno.data.example import class_name, find_filename, find_label, parse_example
 from convdyno.data.extra import need
 from convdyno.data.files import listed, reason
 from convdyno.data.sidecar import SIDECAR, read_sidecar
@@ -103,7 +103,7 @@ class RecordFile:
 
     def read(self, index: int, check: bool = True) -> bytes:
         """The data of one record; `BadData` where a byte of it has changed."""
-        start, end = int(self.offsets[index]) + HEADER, int(self.offsets[index + 1]) - FOOTER
+        start, end = self._span(index)
         data = self._map[start:end]
         if check:
             (stored,) = struct.unpack("<I", self._map[end : end + FOOTER])
@@ -119,14 +119,20 @@ class RecordFile:
             _store(self._note("labels"), self._stat, stored)
         return stored
 
+    def filename(self, index: int) -> str:
+        """The file name that a record has, found without reading the image."""
+        return find_filename(self._map, *self._span(index))
+
     def close(self) -> None:
         """Give back the map."""
         if isinstance(self._map, mmap.mmap):
             self._map.close()
 
+    def _span(self, index: int) -> tuple[int, int]:
+        return int(self.offsets[index]) + HEADER, int(self.offsets[index + 1]) - FOOTER
+
     def _label(self, index: int) -> int:
-        start, end = int(self.offsets[index]) + HEADER, int(self.offsets[index + 1]) - FOOTER
-        return find_label(self._map, start, end, self.where(index))
+        return find_label(self._map, *self._span(index), self.where(index))
 
     def _walk(self) -> Offsets:
         offsets, position = [0], 0
@@ -187,7 +193,7 @@ class Records:
     def name(self, index: int) -> str:
         """The image's file name as the record has it; empty where it has none."""
         file, row = self._find(index)
-        return parse_example(file.read(row), file.where(row)).filename
+        return file.filename(row)
 
     def close(self) -> None:
         """Give back the maps."""
