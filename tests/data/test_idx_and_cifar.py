@@ -129,6 +129,18 @@ def test_a_label_out_of_range_is_named(tmp_path: Path, form: str) -> None:
         open_source(str(tmp_path), "train")
 
 
+@pytest.mark.parametrize("form", ["python", "binary", "png"])
+@pytest.mark.parametrize("content", [b"", b"words", b"\xff" * 5000])
+def test_a_batch_damaged_beyond_recognition_is_not_passed_over(
+    tmp_path: Path, form: str, content: bytes
+) -> None:
+    cifar(tmp_path, form)
+    next(tmp_path.glob("data_batch_2*")).write_bytes(content)
+    with pytest.raises(BadData, match=r"data_batch_2|6 labels"):
+        opened(tmp_path)
+    assert len(opened(tmp_path, "validation")) == 6
+
+
 def test_a_path_that_is_no_data_set_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("words")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,9 @@ def find_cifar(path: Path, blobs: Sequence[Blob]) -> Cifar | None:
         batches = [blob for blob in blobs if looks(blob)]
         if not batches:
             continue
+        # A batch that is damaged beyond recognition belongs to the set all the same.
+        endings = {_ending(blob) for blob in batches} - {None}
+        batches = [blob for blob in blobs if blob in batches or _ending(blob) in endings]
         parts: dict[Split, list[Blob]] = {}
         for blob in sorted(batches, key=lambda blob: blob.name):
             parts.setdefault(_split(blob.name), []).append(blob)
@@ -104,6 +108,12 @@ def write_binary(file: BinaryIO, images: Pixels, labels: Labels) -> None:
     rows[:, 0] = labels
     rows[:, 1:] = images.transpose(0, 3, 1, 2).reshape(len(labels), VALUES)
     file.write(rows.data)
+
+
+def _ending(blob: Blob) -> str | None:
+    """What follows the usual name of a batch; None if a file is not called like one."""
+    found = re.fullmatch(r"(?:data_batch_\d+|test_batch)(|\.\w+)", blob.name.rpartition("/")[2])
+    return found[1] if found else None
 
 
 def _split(name: str) -> Split:
@@ -160,6 +170,8 @@ def _python(blob: Blob) -> Batch:
 
 def _binary(blob: Blob) -> Batch:
     content = blob.read()
+    if not content:
+        raise BadData(f"{blob.where} is empty")
     if len(content) % ROW:
         raise BadData(
             f"{blob.where} has {len(content)} bytes, which is no whole number of {ROW}-byte "
