@@ -69,16 +69,16 @@ def test_training_goes_on_where_it_was_left():
     ("count", "batch", "size"), [(24, 2, 3), (25, 4, 2), (7, 7, 1), (100, 3, 4)]
 )
 def test_ranks_share_an_epoch_without_overlap(count, batch, size):
-    ranks = [Schedule(count, batch, train=True, seed=1, rank=r, size=size) for r in range(size)]
+    ranks = [Schedule(count, batch, endless=True, seed=1, rank=r, size=size) for r in range(size)]
     for epoch in (0, 3):
         seen = [e for s in ranks for b in range(s.batches) for e in s.examples(Position(epoch, b))]
         assert len(seen) == len(set(seen)) == count // (batch * size) * batch * size
 
 
 def test_over_all_ranks_the_examples_of_a_step_do_not_depend_on_their_number():
-    whole = Schedule(40, 8, train=True, seed=2).examples(Position(1, 2))
+    whole = Schedule(40, 8, endless=True, seed=2).examples(Position(1, 2))
     parts = [
-        Schedule(40, 2, train=True, seed=2, rank=r, size=4).examples(Position(1, 2))
+        Schedule(40, 2, endless=True, seed=2, rank=r, size=4).examples(Position(1, 2))
         for r in range(4)
     ]
     assert np.array_equal(whole, np.concatenate(parts))
@@ -226,6 +226,12 @@ def test_small_images_are_resized_to_the_network():
     ((images, _),) = copies(Pipeline(arrays(4), batch=4, image=(16, 12, 3), train=True), 1)
     assert images.shape == (4, 16, 12, 3)
     assert images.std() > 10
+
+
+def test_an_evaluation_can_be_endless():
+    with Pipeline(photos(5), batch=2, image=IMAGE, train=False, endless=True) as pipeline:
+        assert len({next(pipeline)[0].tobytes() for _ in range(40)}) > 5
+        assert pipeline.position == Position(20, 0)
 
 
 def test_impossible_settings_are_refused():

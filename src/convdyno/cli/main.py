@@ -8,7 +8,7 @@ import sys
 import typer
 
 from convdyno import __version__
-from convdyno.cli import bench, certify, data, doctor, listing, results, show, weights
+from convdyno.cli import bench, certify, data, data_speed, doctor, listing, results, show, weights
 from convdyno.errors import ConvdynoError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 for command in (bench.bench, certify.certify, listing.list_, show.show, doctor.doctor):
     app.command(name=command.__name__.rstrip("_"), epilog=command.__globals__["EXAMPLES"])(command)
+data.app.command("speed", epilog=data_speed.EXAMPLES)(data_speed.speed)
 app.add_typer(data.app, name="data")
 app.add_typer(results.app, name="results")
 app.add_typer(weights.app, name="weights")

@@ -59,25 +59,27 @@ class Strict:
 class Schedule:
     """Which examples are in which batch of a rank.
 
-    Training: each epoch is a new order of all examples, cut into global batches of batch x size,
-    of which each rank takes its part; what is left at the end is dropped, on all ranks alike, and
-    is in the next epoch's order again. A set smaller than one global batch is repeated to fill it.
-    Evaluation: one pass in the source's order; each rank takes an equal stretch of it, and its
-    last batch may be smaller.
+    Endless, as in training: each epoch is a new order of all examples, cut into global batches of
+    batch x size, of which each rank takes its part; what is left at the end is dropped, on all
+    ranks alike, and is in the next epoch's order again. A set smaller than one global batch is
+    repeated to fill it.
+
+    Not endless, as in evaluation: one pass in the source's order; each rank takes an equal stretch
+    of it, and its last batch may be smaller.
     """
 
     def __init__(
-        self, count: int, batch: int, *, train: bool, seed: int = 0, rank: int = 0, size: int = 1
+        self, count: int, batch: int, *, endless: bool, seed: int = 0, rank: int = 0, size: int = 1
     ) -> None:
         if count < 1:
             raise BadData("the data set has no examples")
         if batch < 1 or size < 1 or not 0 <= rank < size:
             raise UsageError(f"batch {batch} for rank {rank} of {size} is not possible")
-        self.count, self.batch, self.train = count, batch, train
+        self.count, self.batch, self.endless = count, batch, endless
         self._seed, self._rank, self._size = seed, rank, size
         self._first, self._last = count * rank // size, count * (rank + 1) // size
         self._orders: dict[int, Labels] = {}
-        if train:
+        if endless:
             self.batches = max(1, count // (batch * size))
             """In an epoch, of this rank."""
         else:
@@ -85,7 +87,7 @@ class Schedule:
 
     def examples(self, at: Position) -> Labels:
         """The examples of a batch, in order."""
-        if not self.train:
+        if not self.endless:
             first = self._first + at.batch * self.batch
             return np.arange(first, min(first + self.batch, self._last), dtype=np.int64)
         first = (at.batch * self._size + self._rank) * self.batch
@@ -101,7 +103,7 @@ class Schedule:
 
 
 class Pipeline:
-    """An iterator of batches (uint8 NHWC images, int64 labels); endless in training.
+    """An iterator of batches (uint8 NHWC images, int64 labels); endless in training by default.
 
     A batch stays as it is until the next one is asked for; then its memory is used again.
     """
@@ -123,6 +125,7 @@ class Pipeline:
         tolerance: Tolerant | None = None,
         classes: int | None = None,
         start: tuple[int, int] = (0, 0),
+        endless: bool | None = None,
         cache: Cache = "none",
         cached: int = 512,
     ) -> None:
@@ -135,7 +138,10 @@ class Pipeline:
         recipe = Recipe(source, image, train, transform, seed, chosen(decoder), classes)
         if cache != "none":
             recipe = recipe.holding(cached, decoded=cache == "decoded")
-        self.schedule = Schedule(len(source), batch, train=train, seed=seed, rank=rank, size=size)
+        endless = train if endless is None else endless
+        self.schedule = Schedule(
+            len(source), batch, endless=endless, seed=seed, rank=rank, size=size
+        )
         self.wait_seconds = 0.0
         """How long the consumer has waited for batches so far."""
         self._facts = {
@@ -231,7 +237,7 @@ class _Crew:
         self._chunks = -(-size // self._step)
         self._buffers = buffers
         self._first = first
-        self._end = None if schedule.train else schedule.batches - first
+        self._end = None if schedule.endless else schedule.batches - first
         self._tickets = 0
         self._open: dict[int, _Batch] = {}
         self.given = -1
@@ -300,7 +306,7 @@ class _Crew:
         images = self._images[buffer, job.first : last]
         labels = self._labels[buffer, job.first : last]
         missing = filler.fill(job.epoch, job.examples, images, labels, self._bad)
-        if not self._schedule.train:
+        if not self._schedule.endless:
             return missing
         for slot in missing:
             # Training batches stay full: the next example of the source that is whole.
@@ -356,6 +362,6 @@ def _cores() -> int:
 
 def _place(schedule: Schedule, start: tuple[int, int]) -> int:
     epoch, batch = start
-    if epoch < 0 or batch < 0 or (not schedule.train and epoch):
+    if epoch < 0 or batch < 0 or (not schedule.endless and epoch):
         raise UsageError(f"there is no batch {batch} of epoch {epoch} to start at")
     return epoch * schedule.batches + batch

@@ -221,10 +221,9 @@ FOR_TWO_AND_MANY void squeeze_colour(uint8_t *to, const uint16_t *blend, const s
         const __m128i *weight = (const __m128i *)(pairs + (size_t)(o / 2) * count * 8);
         __m128i sum = round;
         for (int k = 0; k < count; k++) {
-            __m128d both = _mm_load_sd((const double *)(a + 3 * k));
-            both = _mm_loadh_pd(both, (const double *)(b + 3 * k));
-            __m128i by = _mm_loadu_si128(weight + k);
-            sum = _mm_add_epi16(sum, _mm_mulhi_epu16(_mm_castpd_si128(both), by));
+            __m128i both = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(a + 3 * k)),
+                                              _mm_loadl_epi64((const __m128i *)(b + 3 * k)));
+            sum = _mm_add_epi16(sum, _mm_mulhi_epu16(both, _mm_loadu_si128(weight + k)));
         }
         sum = _mm_srli_epi16(sum, 8);
         int64_t pixels = _mm_cvtsi128_si64(_mm_packus_epi16(sum, sum));

@@ -1,0 +1,114 @@
+"""How fast the pipeline alone is, and what an image costs: reading, decoding, transforming."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from convdyno.data.fill import Recipe
+from convdyno.data.pipeline import Pipeline
+from convdyno.data.source import Arrays
+from convdyno.errors import BadData
+
+BLOCK_SECONDS = 0.4
+SAMPLE = 128
+"""Examples that the parts are measured on."""
+PASSES = 3
+PART_SECONDS = 0.3
+"""At least, for each part."""
+HELD_BYTES = 1 << 29
+"""Of decoded images, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some batches, timed together."""
+
+    batches: int
+    seconds: float
+    waited_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What one image costs one thread, in seconds, on the mean of a sample."""
+
+    read_seconds: float
+    decode_seconds: float
+    transform_seconds: float
+    bytes: float
+    """Compressed, or held in an array."""
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.read_seconds + self.decode_seconds + self.transform_seconds
+
+
+def blocks(pipeline: Pipeline, seconds: float) -> list[Block]:
+    """Time the pipeline for so long, after what it had made ahead has been used up."""
+    for _ in range(int(str(pipeline.facts()["prefetch"])) + 2):
+        next(pipeline)
+    single = _timed(pipeline, 1).seconds
+    many = max(1, math.ceil(BLOCK_SECONDS / max(single, 1e-6)))
+    found: list[Block] = []
+    end = time.perf_counter() + seconds
+    while len(found) < 2 or time.perf_counter() < end:
+        found.append(_timed(pipeline, many))
+    return found
+
+
+def _timed(pipeline: Pipeline, batches: int) -> Block:
+    waited, start = pipeline.wait_seconds, time.perf_counter()
+    for _ in range(batches):
+        next(pipeline)
+    return Block(batches, time.perf_counter() - start, pipeline.wait_seconds - waited)
+
+
+def parts(recipe: Recipe, sample: int = SAMPLE) -> Parts:
+    """Measure the parts by leaving them out one after another: hold bytes, then hold pixels."""
+    source = recipe.source
+    sample = min(sample, len(source))
+    if isinstance(source, Arrays):
+        each = source.images[0].nbytes
+        return Parts(0.0, 0.0, _filling(recipe, sample), each)
+    sizes = [len(source.read(index).data) for index in range(sample)]
+    read = _per_image(lambda: [source.read(index) for index in range(sample)], sample)
+    whole = _filling(recipe.holding(sample, decoded=False), sample)
+    decoded = recipe.holding(_that_fit(recipe, sample), decoded=True)
+    transform = _filling(decoded, sample)
+    return Parts(read, max(0.0, whole - transform), transform, float(np.mean(sizes)))
+
+
+def _that_fit(recipe: Recipe, sample: int) -> int:
+    assert not isinstance(recipe.source, Arrays)
+    example = recipe.source.read(0)
+    height, width = recipe.reader().open(example.data, example.where)
+    return max(1, min(sample, HELD_BYTES // (height * width * recipe.image[2])))
+
+
+def _filling(recipe: Recipe, sample: int) -> float:
+    filler = recipe.filler()
+    images = np.empty((sample, *recipe.image), np.uint8)
+    labels, numbers = np.empty(sample, np.int64), np.arange(sample, dtype=np.int64)
+    return _per_image(lambda: filler.fill(0, numbers, images, labels, _raise), sample)
+
+
+def _per_image(run: Callable[[], object], count: int) -> float:
+    """The median over some passes: a disturbance lasts shorter than half of them."""
+    run()
+    times: list[float] = []
+    while len(times) < PASSES or sum(times) < PART_SECONDS:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) / count
+
+
+def _raise(problem: BadData) -> None:
+    raise problem
