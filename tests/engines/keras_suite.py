@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import sameness
-from miniatures import MINIATURES, grouped, host_batch, lively_weights, plain
+from miniatures import MINIATURES, dropping, grouped, host_batch, lively_weights, plain, small
 from miniatures import with_auxiliary as auxiliary
 from sameness import assert_close, same
 
-from convdyno.blueprint.draft import Draft
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
 from convdyno.engines import registry
@@ -27,6 +26,7 @@ ENGINE = os.environ["CONVDYNO_KERAS"]
 BACKEND = ENGINE.removeprefix("keras/")
 LAYOUTS = ("nhwc",) if BACKEND == "tensorflow" else ("nhwc", "nchw")
 SPECS = list(sameness.SPECS) if BACKEND == "torch" else ["nesterov", "kernels", "adam"]
+SLOW_SPECS = [spec for spec in sameness.SPECS if spec not in SPECS]
 FEW = ("residual", "grouped", "inception", "flattened_every_way")
 """The miniatures for what takes time to compile."""
 
@@ -35,16 +35,6 @@ def open_session(blueprint: Blueprint, weights: Weights | None = None, **values:
     given = {"batch": 4, "device": "cpu", "threads": 1, "optimiser": Optimiser(rate=0.05), **values}
     trial = Trial(network=blueprint.name, engine=ENGINE, **given)
     return registry.load(ENGINE).open(blueprint, trial, weights or lively_weights(blueprint))
-
-
-def small() -> Blueprint:
-    x = Draft("small", (5, 5, 2)).image.conv_norm_relu(3, 3, pad=1).conv(4, 1, bias=True).relu()
-    return x.mean().logits(5).done()
-
-
-def dropping() -> Blueprint:
-    x = Draft("dropping", (6, 6, 2)).image.conv_relu(4, 3)
-    return x.flatten().dropout(0.5).logits(5).done()
 
 
 @pytest.fixture(scope="module", params=MINIATURES)
@@ -105,6 +95,51 @@ def test_updates_follow_the_rule(spec):
     spec = sameness.SPECS[spec]
     session = open_session(small(), optimiser=spec)
     sameness.check_updates(session, small(), spec, rates=(1, 1, 0.5, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", SLOW_SPECS)
+def test_updates_follow_every_rule(spec):
+    test_updates_follow_the_rule(spec)
+
+
+def test_interrupted_training_is_the_same_training():
+    sameness.check_resume(open_session, small(), optimiser=sameness.SPECS["all together"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [way for way in sameness.GOING_ON if way != "all together"])
+def test_interrupted_training_is_the_same_training_in_every_way(way):
+    build, values = sameness.GOING_ON[way]
+    sameness.check_resume(open_session, build(), **values)
+
+
+@pytest.mark.slow
+def test_a_skipped_update_leaves_only_another_loss_scale():
+    sameness.check_skipped_update(open_session, small())
+
+
+@pytest.mark.parametrize("spec", ["all together", "all with adam"])
+def test_training_can_be_taken_over(spec):
+    sameness.check_takes_over(open_session, small(), sameness.SPECS[spec])
+
+
+def test_a_state_that_does_not_fit_is_refused():
+    spec = sameness.SPECS["average"]
+    sameness.check_foreign_states(open_session(small(), optimiser=spec), small(), spec)
+
+
+def test_an_average_within_fit_is_refused():
+    with pytest.raises(Refused, match="use --feed batch"):
+        open_session(small(), feed="fit", optimiser=sameness.SPECS["average"])
+
+
+def test_labels_can_be_smooth():
+    sameness.check_smoothing(open_session, auxiliary())
+
+
+def test_a_last_batch_may_have_fewer_images():
+    sameness.check_other_batches(open_session(small()), small())
 
 
 @pytest.mark.slow

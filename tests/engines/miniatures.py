@@ -119,6 +119,18 @@ def flat_answer() -> Blueprint:
     return Draft("flat_answer", (4, 4, 2)).image.conv(2, 3, 1, bias=True).flatten().done()
 
 
+def small() -> Blueprint:
+    """The least that has every kind of weight: kernels, a bias, batch norm."""
+    x = Draft("small", (5, 5, 2)).image.conv_norm_relu(3, 3, pad=1).conv(4, 1, bias=True).relu()
+    return x.mean().logits(CLASSES).done()
+
+
+def dropping() -> Blueprint:
+    """A network that is random in training."""
+    x = Draft("dropping", (6, 6, 2)).image.conv_relu(4, 3)
+    return x.flatten().dropout(0.5).logits(CLASSES).done()
+
+
 MINIATURES: dict[str, Callable[[], Blueprint]] = {
     build.__name__: build
     for build in (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import numpy as jnp
 from jax_sessions import open_session
-from miniatures import MINIATURES, host_batch, lively_weights, plain, residual
+from miniatures import MINIATURES, dropping, host_batch, lively_weights, plain, residual
 from miniatures import with_auxiliary as auxiliary
 
 from convdyno.blueprint.draft import Draft
@@ -22,11 +22,6 @@ from convdyno.errors import Refused
 
 def same(a, b):
     return a.keys() == b.keys() and all(a[n].tobytes() == b[n].tobytes() for n in a)
-
-
-def dropping():
-    x = Draft("dropping", (6, 6, 2)).image.conv_relu(4, 3)
-    return x.flatten().dropout(0.5).logits(5).done()
 
 
 @pytest.mark.parametrize("name", MINIATURES)

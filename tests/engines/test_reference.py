@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import sameness
 from miniatures import MINIATURES, host_batch, lively_weights, plain, residual
 
 from convdyno.blueprint.draft import Draft
 from convdyno.blueprint.ops import LRN, Conv, Norm, Pool
-from convdyno.engines import reference
+from convdyno.engines import reference, reference_update
 from convdyno.engines.contract import Optimiser, Trial, normalise
 from convdyno.engines.reference import COMPUTE
 from convdyno.errors import Refused
@@ -89,26 +90,103 @@ def test_running_statistics_keep_the_decay():
 
 
 def test_two_steps_of_nesterov_by_hand():
-    rule = {"rate": 0.5, "momentum": 0.5, "nesterov": True, "decay": 0.1}
-    w, v = reference.sgd(np.array(1.0), np.array(1.0), np.array(0.0), **rule)
+    spec = Optimiser(rate=0.5, momentum=0.5, weight_decay=0.1)
+    weights, memory = (
+        {"a/kernel": np.array(1.0)},
+        reference_update.fresh_memory(spec, {"a/kernel": ()}),
+    )
+    weights, memory = reference_update.update(spec, weights, {"a/kernel": np.array(1.0)}, memory)
+    w, v = weights["a/kernel"], memory["velocity/a/kernel"]
     assert (w, v) == (1 - 0.5 * (1.1 + 0.55), 1.1)
-    w2, v2 = reference.sgd(w, np.array(0.0), v, **rule)
+    weights, memory = reference_update.update(spec, weights, {"a/kernel": np.array(0.0)}, memory)
+    w2, v2 = weights["a/kernel"], memory["velocity/a/kernel"]
     assert v2 == pytest.approx(0.55 + 0.1 * w)
     assert w2 == pytest.approx(w - 0.5 * (0.1 * w + 0.5 * v2))
 
 
 def test_the_first_step_of_adam_is_the_rate_whatever_the_gradient():
     for gradient in (1e-3, 1.0, -50.0):
-        w, _, _ = reference.adam(
-            np.array(2.0), np.array(gradient), np.array(0.0), np.array(0.0), 1, rate=0.1, decay=0.0
+        w, _, _ = reference_update.adam(
+            np.array(2.0), np.array(gradient), np.array(0.0), np.array(0.0), 1, rate=0.1
         )
         assert w == pytest.approx(2 - 0.1 * np.sign(gradient), rel=1e-5)
 
 
 def test_l2_can_be_kept_to_kernels():
     both, kernels = Optimiser(), Optimiser(decay_on="kernels")
-    assert [reference.decays(both, n) for n in ("a/kernel", "a/bias")] == [True, True]
-    assert [reference.decays(kernels, n) for n in ("a/kernel", "a/bias")] == [True, False]
+    assert [reference_update.decays(both, n) for n in ("a/kernel", "a/bias")] == [True, True]
+    assert [reference_update.decays(kernels, n) for n in ("a/kernel", "a/bias")] == [True, False]
+
+
+def test_larc_by_hand():
+    """|w| = 5 and |g| = 10, so at eta 0.1 the ratio is 0.05."""
+    w, g, zero = np.array([3.0, 4.0]), np.array([6.0, 8.0]), np.zeros(2)
+    scale = Optimiser(larc_eta=0.1, larc_mode="scale", rate=0.5)
+    np.testing.assert_allclose(reference_update.larc(scale, w, g), 0.05 * g)
+    np.testing.assert_allclose(reference_update.larc(scale, zero, g), g)
+    for rate, expected in ((0.5, 0.1), (0.05, 1), (0.01, 1), (0.0, 1)):
+        clip = scale.model_copy(update={"rate": rate, "larc_mode": "clip"})
+        np.testing.assert_allclose(reference_update.larc(clip, w, g), expected * g)
+    fast = Optimiser(larc_eta=0.1, rate=4.0)
+    np.testing.assert_allclose(reference_update.larc(fast, zero, g), g / 4)
+    np.testing.assert_allclose(reference_update.larc(fast, w, zero), zero)
+
+
+def test_gradients_are_clipped_together_with_their_l2_and_before_larc():
+    """With L2 the gradients are (3, 4) and (12), of norm 13 together."""
+    weights = {"a/kernel": np.array([2.0, 1.0]), "b/kernel": np.array([4.0])}
+    gradients = {"a/kernel": np.array([1.0, 3.0]), "b/kernel": np.array([8.0])}
+    plain_ = Optimiser(weight_decay=1.0)
+    for norm, share in ((26.0, 1), (6.5, 0.5), (1.3, 0.1)):
+        spec = plain_.model_copy(update={"clip_norm": norm})
+        found = reference_update.prepare(spec, weights, gradients)
+        np.testing.assert_allclose(found["a/kernel"], share * np.array([3.0, 4.0]))
+        np.testing.assert_allclose(found["b/kernel"], [share * 12])
+    both = plain_.model_copy(update={"clip_norm": 1.3, "larc_eta": 0.2, "rate": 1.0})
+    found = reference_update.prepare(both, weights, gradients)
+    np.testing.assert_allclose(found["b/kernel"], [1.2 * (0.2 * 4 / 1.2)])
+
+
+def test_an_average_starts_at_the_first_weights_and_keeps_its_decay():
+    blueprint = residual()
+    weights, host = lively_weights(blueprint), host_batch(blueprint)
+    training = trial(mode="train", optimiser=Optimiser(rate=0.05, ema=0.75))
+    session = reference.engine().open(blueprint, training, weights)
+    expected = weights
+    for _ in range(2):
+        session.train_step(session.place(*host))
+        now = session.weights()
+        expected = {name: 0.75 * a + 0.25 * now[name] for name, a in expected.items()}
+    for name, average in expected.items():
+        np.testing.assert_allclose(session.state()[f"average/{name}"], average, rtol=1e-5)
+
+
+def test_smooth_labels_give_every_class_its_share():
+    scores, labels = np.array([[1.0, 2.0, 4.0]]), np.array([2])
+    log_p = scores[0] - np.log(np.exp(scores[0]).sum())
+    expected = -(0.7 * log_p[2] + 0.1 * log_p.sum())
+    assert reference.cross_entropy(scores, labels, 0.3) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("spec", ["all together", "all with adam", "no momentum"])
+def test_training_goes_on_from_its_state(spec):
+    def open_session(blueprint, weights, **values):
+        training = trial(mode="train", optimiser=sameness.SPECS[spec], **values)
+        return reference.engine().open(blueprint, training, weights)
+
+    whole = open_session(residual(), lively_weights(residual()))
+    batch = whole.place(*host_batch(residual()))
+    whole.train_step(batch)
+    again = open_session(residual(), lively_weights(residual(), 9))
+    again.load(whole.weights())
+    again.restore(whole.state())
+    for session in (whole, again):
+        session.train_step(batch)
+    for name, array in whole.weights().items():
+        sameness.assert_close(again.weights()[name], array, 1e-5, name)
+    assert int(again.state()["updates"]) == 2
+    if spec != "no momentum":
+        sameness.check_foreign_states(whole, residual(), sameness.SPECS[spec])
 
 
 def test_training_with_dropout_is_refused():
@@ -140,7 +218,6 @@ def test_the_engine_infers_every_miniature(name):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"mode": "train", "optimiser": Optimiser(kind="adam")}, "trains by SGD alone"),
         ({"precision": "bf16"}, "no precision 'bf16', only fp32"),
         ({"layout": "nchw"}, "no layout 'nchw', only auto, nhwc"),
         ({"device": "cuda"}, "no device 'cuda', only auto, cpu"),

@@ -7,20 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import host_batch, lively_weights, plain, residual
+from miniatures import dropping, host_batch, lively_weights, plain, residual
 from miniatures import with_auxiliary as auxiliary
 from sameness import assert_close, same
 from tensorflow_sessions import open_session
 
-from convdyno.blueprint.draft import Draft
 from convdyno.engines import registry
 from convdyno.engines.contract import Optimiser, normalise
 from convdyno.errors import Refused
-
-
-def dropping():
-    x = Draft("dropping", (6, 6, 2)).image.conv_relu(4, 3)
-    return x.flatten().dropout(0.5).logits(5).done()
 
 
 def test_weights_are_copies():

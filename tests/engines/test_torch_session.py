@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from miniatures import MINIATURES, grouped, host_batch, lively_weights, plain, residual
+from miniatures import MINIATURES, dropping, grouped, host_batch, lively_weights, plain, residual
 from miniatures import with_auxiliary as auxiliary
 from torch_sessions import open_session
 
-from convdyno.blueprint.draft import Draft
 from convdyno.engines import registry
 from convdyno.engines.contract import Optimiser, normalise
 from convdyno.errors import Refused
@@ -17,11 +16,6 @@ from convdyno.errors import Refused
 
 def same(a, b):
     return a.keys() == b.keys() and all(a[n].tobytes() == b[n].tobytes() for n in a)
-
-
-def dropping():
-    x = Draft("dropping", (6, 6, 2)).image.conv_relu(4, 3)
-    return x.flatten().dropout(0.5).logits(5).done()
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])

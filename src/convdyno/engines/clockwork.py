@@ -27,7 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
-from convdyno.engines.contract import Batch, Engine, Probe, Session, Settings, Trial, Weights
+from convdyno.engines.contract import (
+    Batch,
+    Engine,
+    Probe,
+    Session,
+    Settings,
+    State,
+    Trial,
+    Weights,
+)
 from convdyno.errors import Refused
 
 NUMBERS = {
@@ -95,6 +104,12 @@ class Clockwork:
 
     def load(self, weights: Weights) -> None:
         self._weights = weights
+
+    def state(self) -> State:
+        return {"updates": np.array(self._steps, np.int64)}
+
+    def restore(self, state: State) -> None:
+        self._steps = int(state["updates"])
 
     def set_rate(self, rate: float) -> None:
         pass

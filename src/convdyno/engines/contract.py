@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.ops import Shape
 from convdyno.blueprint.weights import Weights
+from convdyno.errors import Refused
 from convdyno.trial.spec import Optimiser, Trial
 
 __all__ = [
@@ -20,13 +22,33 @@ __all__ = [
     "Optimiser",
     "Probe",
     "Session",
+    "State",
     "Trial",
     "Weights",
+    "check_state",
+    "memories",
     "normalise",
+    "seed_after",
+    "state_shapes",
 ]
 
 Batch = Any
 """Images and labels on the device, in the engine's own types; opaque to everybody else."""
+State = dict[str, NDArray[Any]]
+"""What training remembers besides the weights, so that any engine can go on.
+
+    updates                        how many there have been (int64)
+    velocity/NAME                  of SGD with momentum; the learning rate is not in it
+    first/NAME, second/NAME        the moments of Adam
+    average/NAME                   the moving average of each weight, statistics too
+    scale/value, scale/good_steps  a dynamic loss scale, and for how many steps it has been good
+    random/ENGINE/...              where random numbers stand
+    own/ENGINE/...                 what makes going on in the same engine exact to the bit
+
+NAME is a weight's canonical name and its array has the canonical layout, in float32. What a session
+cannot use of the last three it does without.
+"""
+OPTIONAL = ("scale/", "random/", "own/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +110,16 @@ class Session(Protocol):
         """All weights in canonical names and layouts, float32."""
 
     def load(self, weights: Weights) -> None:
-        """Replace all weights."""
+        """Replace all weights; before the first update their moving average starts anew there."""
+
+    def state(self) -> State:
+        """Everything else that training remembers."""
+
+    def restore(self, state: State) -> None:
+        """Go on from a state, once its weights are loaded; `Refused` says what does not fit."""
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate from the next step on."""
+        """The learning rate from the next step on; it is not part of the state."""
 
     def compilations(self) -> int:
         """How many times something has been compiled so far; 0 where nothing ever is."""
@@ -127,3 +155,40 @@ class Engine(Protocol):
 def normalise(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Bytes as every engine's network sees them: 0..255 becomes -1..1."""
     return images.astype(np.float32) / np.float32(127.5) - np.float32(1)
+
+
+def memories(optimiser: Optimiser) -> tuple[str, ...]:
+    """What an update rule remembers of each trainable weight."""
+    if optimiser.kind == "adam":
+        return "first", "second"
+    return ("velocity",) if optimiser.momentum else ()
+
+
+def state_shapes(blueprint: Blueprint, optimiser: Optimiser) -> dict[str, Shape]:
+    """What every engine's state has, whatever else is in it."""
+    shapes: dict[str, Shape] = {"updates": ()}
+    for kind in memories(optimiser):
+        shapes |= {f"{kind}/{name}": shape for name, shape in blueprint.trainable.items()}
+    if optimiser.ema is not None:
+        shapes |= {f"average/{name}": shape for name, shape in blueprint.weights.items()}
+    return shapes
+
+
+def check_state(blueprint: Blueprint, optimiser: Optimiser, state: State) -> None:
+    """Refuse a state of another network or another update rule."""
+    shapes = state_shapes(blueprint, optimiser)
+    found = {name: array for name, array in state.items() if not name.startswith(OPTIONAL)}
+    wrong = f"the training state is not of {blueprint.name} with this optimiser: "
+    for name in shapes:
+        if name not in found:
+            raise Refused(f"{wrong}there is no {name!r}")
+    for name, array in found.items():
+        if name not in shapes:
+            raise Refused(f"{wrong}nothing takes up {name!r}")
+        if array.shape != shapes[name]:
+            raise Refused(f"{wrong}{name!r} has the shape {array.shape}, not {shapes[name]}")
+
+
+def seed_after(seed: int, updates: int) -> int:
+    """Where random numbers start when training goes on without knowing where they stood."""
+    return int(np.random.SeedSequence([seed, updates]).generate_state(1)[0]) >> 1

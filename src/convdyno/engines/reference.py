@@ -1,4 +1,4 @@
-"""The oracle: every op and update rule in NumPy and float64, slow and plain.
+"""The oracle: every op in NumPy and float64, slow and plain.
 
 Images here are what `contract.normalise` returns, (images, height, width, channels); everything is
 computed in float64 and in canonical layout. Other engines are tested against these functions.
@@ -46,17 +46,17 @@ from convdyno.engines.contract import (
     Probe,
     Session,
     Settings,
+    State,
     Trial,
     Weights,
+    check_state,
     normalise,
 )
+from convdyno.engines.reference_update import Array, fresh_memory, update
 from convdyno.errors import Refused
 
-Array = NDArray[np.float64]
 Arrays = Mapping[str, NDArray[np.floating]]
 """Weights by canonical name, in any float type."""
-
-ADAM_BETA1, ADAM_BETA2, ADAM_EPS = 0.9, 0.999, 1e-8
 
 
 @dataclass
@@ -109,17 +109,27 @@ def loss(
     weights: Arrays,
     images: NDArray[np.floating],
     labels: NDArray[np.int64],
+    smoothing: float = 0.0,
 ) -> float:
     """The training loss without L2: mean cross-entropy, summed over the heads by their weights."""
     values = forward(blueprint, weights, images, training=True).values
-    return sum(head.weight * cross_entropy(values[head.node], labels) for head in blueprint.heads)
+    return sum(
+        head.weight * cross_entropy(values[head.node], labels, smoothing)
+        for head in blueprint.heads
+    )
 
 
-def cross_entropy(scores: Array, labels: NDArray[np.int64]) -> float:
-    """The mean over a batch of -log softmax(scores)[label]."""
+def cross_entropy(scores: Array, labels: NDArray[np.int64], smoothing: float = 0.0) -> float:
+    """The mean over a batch of -log softmax(scores) in the direction of the targets."""
     shifted = scores - scores.max(axis=1, keepdims=True)
     log_probability = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return -float(log_probability[np.arange(len(labels)), labels].mean())
+    wanted = targets(labels, scores.shape[1], smoothing)
+    return -float((wanted * log_probability).sum(axis=1).mean())
+
+
+def targets(labels: NDArray[np.int64], classes: int, smoothing: float) -> Array:
+    """What the probabilities should be: 1 for the label, but for the share that all get alike."""
+    return (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
 
 
 def finite_difference(
@@ -130,13 +140,14 @@ def finite_difference(
     name: str,
     index: tuple[int, ...],
     h: float = 1e-5,
+    smoothing: float = 0.0,
 ) -> float:
     """The derivative of the training loss by one number of one weight, by central difference."""
 
     def at(step: float) -> float:
         moved = np.array(weights[name], np.float64)
         moved[index] += step
-        return loss(blueprint, {**weights, name: moved}, images, labels)
+        return loss(blueprint, {**weights, name: moved}, images, labels, smoothing)
 
     return (at(h) - at(-h)) / (2 * h)
 
@@ -164,31 +175,6 @@ def statistics_after(blueprint: Blueprint, weights: Arrays, done: Pass) -> dict[
                     node.op.decay * weights[name] + (1 - node.op.decay) * done.statistics[name]
                 )
     return after
-
-
-def decays(optimiser: Optimiser, name: str) -> bool:
-    """Whether the L2 term applies to the weight of that canonical name."""
-    return optimiser.decay_on == "all" or name.endswith("/kernel")
-
-
-def sgd(
-    w: Array, g: Array, v: Array, *, rate: float, momentum: float, nesterov: bool, decay: float
-) -> tuple[Array, Array]:
-    """One step of gradient descent with momentum: the new weight and velocity (zero at first)."""
-    g = g + decay * w
-    v = momentum * v + g
-    return w - rate * (g + momentum * v if nesterov else v), v
-
-
-def adam(
-    w: Array, g: Array, m: Array, s: Array, step: int, *, rate: float, decay: float
-) -> tuple[Array, Array, Array]:
-    """Step number `step` (1, 2, ...) of Adam: the new weight and moments (zero at first)."""
-    g = g + decay * w
-    m = ADAM_BETA1 * m + (1 - ADAM_BETA1) * g
-    s = ADAM_BETA2 * s + (1 - ADAM_BETA2) * g**2
-    mean, square = m / (1 - ADAM_BETA1**step), s / (1 - ADAM_BETA2**step)
-    return w - rate * mean / (np.sqrt(square) + ADAM_EPS), m, s
 
 
 def _conv(op: Conv, w: Mapping[str, Array], x: Array) -> Array:
@@ -284,7 +270,7 @@ class ReferenceSession:
         self.clock = time.perf_counter_ns
         self._blueprint, self._optimiser = blueprint, optimiser
         self._now: dict[str, Array] = {}
-        self._velocity: dict[str, Array] = {}
+        self._memory = fresh_memory(optimiser, blueprint.trainable)
         self._loss = math.nan
         self.load(weights)
 
@@ -293,13 +279,15 @@ class ReferenceSession:
         return normalise(images), labels.copy()
 
     def train_step(self, batch: Batch) -> None:
-        """One step of SGD, in float64."""
-        from convdyno.engines.reference_backward import train
+        """One update, in float64."""
+        from convdyno.engines.reference_backward import differentiate
 
         images, labels = batch
-        step, self._now, self._velocity = train(
-            self._blueprint, self._now, images, labels, self._optimiser, self._velocity
+        step = differentiate(
+            self._blueprint, self._now, images, labels, self._optimiser.label_smoothing
         )
+        now = self._now | step.statistics
+        self._now, self._memory = update(self._optimiser, now, step.gradients, self._memory)
         self._loss = step.loss
 
     def infer_step(self, batch: Batch) -> None:
@@ -321,7 +309,9 @@ class ReferenceSession:
         """The training loss's gradient (without L2) by each trainable weight."""
         from convdyno.engines.reference_backward import differentiate
 
-        found = differentiate(self._blueprint, self._now, *batch).gradients
+        images, labels = batch
+        smoothing = self._optimiser.label_smoothing
+        found = differentiate(self._blueprint, self._now, images, labels, smoothing).gradients
         return {name: array.astype(np.float32) for name, array in found.items()}
 
     def weights(self) -> Weights:
@@ -332,6 +322,18 @@ class ReferenceSession:
         """Replace all weights."""
         check_weights(self._blueprint, weights)
         self._now = {n: weights[n].astype(np.float64) for n in self._blueprint.weights}
+        if self._optimiser.ema is not None and not self._memory["updates"]:
+            self._memory |= {f"average/{name}": array for name, array in self._now.items()}
+
+    def state(self) -> State:
+        """Everything else that training remembers."""
+        state: State = {n: array.astype(np.float32) for n, array in self._memory.items()}
+        return state | {"updates": self._memory["updates"].astype(np.int64)}
+
+    def restore(self, state: State) -> None:
+        """Go on from a state."""
+        check_state(self._blueprint, self._optimiser, state)
+        self._memory = {n: np.asarray(state[n], np.float64) for n in self._memory}
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
@@ -373,8 +375,6 @@ class ReferenceEngine:
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network."""
-        if trial.mode == "train" and trial.optimiser.kind != "sgd":
-            raise Refused("the reference engine trains by SGD alone: give --optimiser sgd")
         possible = {
             "precision": ("fp32",),
             "layout": ("auto", "nhwc"),

@@ -1,4 +1,4 @@
-"""The oracle's backward pass: every op's derivative in NumPy and float64, and training by it."""
+"""The oracle's backward pass: every op's derivative in NumPy and float64."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from convdyno.blueprint.ops import (
     Widen,
 )
 from convdyno.engines import reference
-from convdyno.engines.contract import Optimiser
-from convdyno.engines.reference import Array, Arrays, Pass
+from convdyno.engines.reference import Arrays, Pass
+from convdyno.engines.reference_update import Array
 
 Derivatives = tuple[list[Array], dict[str, Array]]
 """Of the loss: by each input of an op, and by each of its own weights."""
@@ -46,7 +46,11 @@ class Step:
 
 
 def differentiate(
-    blueprint: Blueprint, weights: Arrays, images: NDArray[np.floating], labels: NDArray[np.int64]
+    blueprint: Blueprint,
+    weights: Arrays,
+    images: NDArray[np.floating],
+    labels: NDArray[np.int64],
+    smoothing: float = 0.0,
 ) -> Step:
     """The training loss of a batch and its derivative by every trainable weight."""
     done = reference.forward(blueprint, weights, images, training=True)
@@ -54,8 +58,9 @@ def differentiate(
     loss = 0.0
     for head in blueprint.heads:
         scores = done.values[head.node]
-        loss += head.weight * reference.cross_entropy(scores, labels)
-        _accumulate(upstream, head.node, head.weight * _cross_entropy_derivative(scores, labels))
+        loss += head.weight * reference.cross_entropy(scores, labels, smoothing)
+        derivative = _cross_entropy_derivative(scores, labels, smoothing)
+        _accumulate(upstream, head.node, head.weight * derivative)
     gradients: dict[str, Array] = {}
     for node in reversed(blueprint.nodes):
         if node.name not in upstream or not node.inputs:
@@ -73,31 +78,6 @@ def differentiate(
     return Step(loss, {name: gradients[name] for name in blueprint.trainable}, statistics)
 
 
-def train(
-    blueprint: Blueprint,
-    weights: Arrays,
-    images: NDArray[np.floating],
-    labels: NDArray[np.int64],
-    optimiser: Optimiser,
-    velocity: Mapping[str, Array],
-) -> tuple[Step, dict[str, Array], dict[str, Array]]:
-    """One step of SGD: what it saw, and all weights and velocities after it."""
-    step = differentiate(blueprint, weights, images, labels)
-    now = {name: np.asarray(array, np.float64) for name, array in weights.items()}
-    moved: dict[str, Array] = {}
-    for name, gradient in step.gradients.items():
-        now[name], moved[name] = reference.sgd(
-            now[name],
-            gradient,
-            velocity.get(name, np.zeros_like(gradient)),
-            rate=optimiser.rate,
-            momentum=optimiser.momentum,
-            nesterov=optimiser.nesterov,
-            decay=optimiser.weight_decay if reference.decays(optimiser, name) else 0.0,
-        )
-    return step, now | step.statistics, moved
-
-
 def _own_weights(blueprint: Blueprint, node: Node, weights: Arrays, done: Pass) -> dict[str, Array]:
     names = {kind: f"{node.name}/{kind}" for kind in node.op.weights(*blueprint.shapes_in(node))}
     return {
@@ -110,11 +90,10 @@ def _accumulate(upstream: dict[str, Array], name: str, derivative: Array) -> Non
     upstream[name] = upstream[name] + derivative if name in upstream else derivative
 
 
-def _cross_entropy_derivative(scores: Array, labels: NDArray[np.int64]) -> Array:
+def _cross_entropy_derivative(scores: Array, labels: NDArray[np.int64], smoothing: float) -> Array:
     exponent = np.exp(scores - scores.max(axis=1, keepdims=True))
     probability: Array = exponent / exponent.sum(axis=1, keepdims=True)
-    probability[np.arange(len(labels)), labels] -= 1
-    return probability / len(labels)
+    return (probability - reference.targets(labels, scores.shape[1], smoothing)) / len(labels)
 
 
 def _conv(op: Conv, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:

@@ -17,6 +17,7 @@ Switch = Literal["auto", "on", "off"]
 Kernels = Literal["native", "tuned"]
 Feed = Literal["batch", "fit"]
 OptimiserKind = Literal["sgd", "adam"]
+LarcMode = Literal["clip", "scale"]
 Rung = Literal["source", "bytes", "decoded", "host", "device"]
 Loader = Literal["own", "native"]
 Decoder = Literal["auto", "native", "simplejpeg"]
@@ -42,6 +43,15 @@ class Optimiser(_Frozen):
     weight_decay: Annotated[float, Field(ge=0)] = 1e-4
     """L2: this times the weight is added to its gradient."""
     decay_on: Literal["all", "kernels"] = "all"
+    clip_norm: Annotated[float, Field(gt=0)] | None = None
+    """The largest norm that all gradients together may have."""
+    larc_eta: Annotated[float, Field(gt=0)] | None = None
+    """LARC's trust coefficient; None leaves gradients as they are."""
+    larc_mode: LarcMode = "clip"
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of each target that all classes get alike."""
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """What an exponential moving average of all weights keeps of itself at each update."""
 
 
 class Trial(_Frozen):

@@ -95,10 +95,14 @@ def lower(blueprint: Blueprint, policy: Policy, *, training: bool) -> Network:
     return network
 
 
-def loss(blueprint: Blueprint, scores: list[jax.Array], labels: jax.Array) -> jax.Array:
+def loss(
+    blueprint: Blueprint, scores: list[jax.Array], labels: jax.Array, smoothing: float
+) -> jax.Array:
     """Mean cross-entropy, summed over the heads by their weights."""
     shares = zip(blueprint.heads, scores, strict=True)
-    return reduce(operator.add, (h.weight * _cross_entropy(s, labels) for h, s in shares))
+    return reduce(
+        operator.add, (h.weight * _cross_entropy(s, labels, smoothing) for h, s in shares)
+    )
 
 
 def drops(blueprint: Blueprint) -> bool:
@@ -125,9 +129,13 @@ def native_max_pool(op: Pool, x: jax.Array) -> jax.Array:
     return lax.reduce_window(x, -jnp.inf, lax.max, *_window(op))
 
 
-def _cross_entropy(scores: jax.Array, labels: jax.Array) -> jax.Array:
-    mine = labels[:, None] == jnp.arange(scores.shape[1])
-    return -jnp.where(mine, jax.nn.log_softmax(scores), 0).sum() / len(labels)
+def _cross_entropy(scores: jax.Array, labels: jax.Array, smoothing: float) -> jax.Array:
+    classes = scores.shape[1]
+    mine = labels[:, None] == jnp.arange(classes)
+    found = jax.nn.log_softmax(scores)
+    if smoothing:
+        return -(((1 - smoothing) * mine + smoothing / classes) * found).sum() / len(labels)
+    return -jnp.where(mine, found, 0).sum() / len(labels)
 
 
 def native_norm(

@@ -30,9 +30,11 @@ class State(NamedTuple):
     """Plain bits: a typed key would take every call off JAX's fast path."""
     scale: rules.LossScale | None
     """Only where it is dynamic."""
+    average: Arrays | None
+    """Of all weights and statistics, where the trial keeps one."""
 
 
-def gradients(blueprint: Blueprint, policy: Policy) -> Gradients:
+def gradients(blueprint: Blueprint, policy: Policy, smoothing: float) -> Gradients:
     """The loss of a batch before an update, and its slope; `scale` keeps small slopes in fp16."""
     network = lower.lower(blueprint, policy, training=True)
 
@@ -40,7 +42,7 @@ def gradients(blueprint: Blueprint, policy: Policy) -> Gradients:
         weights: Arrays, statistics: Arrays, key: Any, images: Any, labels: Any, scale: Any
     ) -> tuple[jax.Array, tuple[jax.Array, Arrays]]:
         scores, after = network(weights | statistics, images, jax.random.wrap_key_data(key))
-        loss = lower.loss(blueprint, scores, labels)
+        loss = lower.loss(blueprint, scores, labels, smoothing)
         return loss * scale, (loss, after)
 
     def compute(weights: Arrays, *rest: Any) -> tuple[jax.Array, Arrays, Arrays]:
@@ -54,7 +56,7 @@ def train(
     blueprint: Blueprint, policy: Policy, spec: Optimiser, static_scale: float
 ) -> Callable[[State, Any, Any, Any], tuple[State, jax.Array]]:
     """(state, images, labels, rate) -> (state, loss): forward, backward and update."""
-    compute = gradients(blueprint, policy)
+    compute = gradients(blueprint, policy, spec.label_smoothing)
     drops = lower.drops(blueprint)
 
     def step(state: State, images: Any, labels: Any, rate: Any) -> tuple[State, jax.Array]:
@@ -67,7 +69,10 @@ def train(
         )
         updates = state.updates + 1
         weights, memory = rules.update(spec, state.weights, slopes, state.memory, updates, rate)
-        after = State(weights, statistics, memory, updates, key, None)
+        average = state.average
+        if spec.ema is not None and average is not None:
+            average = rules.average(spec.ema, average, weights | statistics)
+        after = State(weights, statistics, memory, updates, key, None, average)
         return (_unless_overflown(state, slopes, after) if state.scale else after), loss
 
     return step
@@ -98,10 +103,10 @@ def _unless_overflown(before: State, slopes: Arrays, after: State) -> State:
     """As torch's GradScaler: a step that overflows only lowers the scale."""
     assert before.scale is not None
     ok = rules.finite(slopes)
-    weights, memory, updates = jax.tree.map(
+    weights, memory, updates, average = jax.tree.map(
         lambda new, old: jnp.where(ok, new, old),
-        (after.weights, after.memory, after.updates),
-        (before.weights, before.memory, before.updates),
+        (after.weights, after.memory, after.updates, after.average),
+        (before.weights, before.memory, before.updates, before.average),
     )
     scale = rules.rescale(before.scale, ok)
-    return State(weights, after.statistics, memory, updates, after.key, scale)
+    return State(weights, after.statistics, memory, updates, after.key, scale, average)

@@ -28,11 +28,6 @@ def at_first() -> LossScale:
     return LossScale(np.float32(SCALE_AT_FIRST), np.int32(0))
 
 
-def memories(spec: Optimiser) -> int:
-    """How many arrays of a weight's shape a rule remembers for each weight."""
-    return 2 if spec.kind == "adam" else int(spec.momentum > 0)
-
-
 def update(
     spec: Optimiser,
     weights: Arrays,
@@ -42,19 +37,18 @@ def update(
     rate: jax.Array,
 ) -> tuple[Arrays, tuple[Arrays, ...]]:
     """The weights and the memory after update number `count` (1, 2, ...)."""
+    gradients = _prepared(spec, weights, gradients, rate)
     rows = {
-        name: _rule(
-            spec,
-            w,
-            gradients[name] + spec.weight_decay * w if _decays(spec, name) else gradients[name],
-            [m[name] for m in memory],
-            count,
-            rate,
-        )
+        name: _rule(spec, w, gradients[name], [m[name] for m in memory], count, rate)
         for name, w in weights.items()
     }
     after = [{name: row[n] for name, row in rows.items()} for n in range(1 + len(memory))]
     return after[0], tuple(after[1:])
+
+
+def average(decay: float, before: Arrays, now: Arrays) -> Arrays:
+    """The exponential moving average after an update."""
+    return {name: decay * array + (1 - decay) * now[name] for name, array in before.items()}
 
 
 def finite(gradients: Arrays) -> jax.Array:
@@ -72,6 +66,29 @@ def rescale(scale: LossScale, ok: jax.Array) -> LossScale:
 
 def _decays(spec: Optimiser, name: str) -> bool:
     return spec.weight_decay > 0 and (spec.decay_on == "all" or name.endswith("/kernel"))
+
+
+def _prepared(spec: Optimiser, weights: Arrays, gradients: Arrays, rate: jax.Array) -> Arrays:
+    """The gradients that a rule gets: with L2, clipped together, and scaled one by one."""
+    found = {
+        name: g + spec.weight_decay * weights[name] if _decays(spec, name) else g
+        for name, g in gradients.items()
+    }
+    if spec.clip_norm is not None:
+        total = jnp.sqrt(sum(jnp.square(g).sum() for g in found.values()))
+        share = jnp.minimum(spec.clip_norm / total, 1)
+        found = {name: share * g for name, g in found.items()}
+    if spec.larc_eta is not None:
+        found = {name: _larc(spec, weights[name], g, rate) for name, g in found.items()}
+    return found
+
+
+def _larc(spec: Optimiser, w: jax.Array, g: jax.Array, rate: jax.Array) -> jax.Array:
+    assert spec.larc_eta is not None
+    of_weight, of_gradient = (jnp.sqrt(jnp.square(x).sum()) for x in (w, g))
+    both = (of_weight > 0) & (of_gradient > 0)
+    ratio = jnp.where(both, spec.larc_eta * of_weight / of_gradient, 1)
+    return g * (jnp.minimum(ratio / rate, 1) if spec.larc_mode == "clip" else ratio)
 
 
 def _rule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights
-from convdyno.engines.contract import Probe, Trial
+from convdyno.engines.contract import Probe, State, Trial, check_state, memories, seed_after
 from convdyno.engines.jax import device, lower, probes, programs, rules, tuned
 from convdyno.engines.jax.lower import Arrays, Policy
 from convdyno.errors import Refused
 
 PRODUCTS = {"fp32": lax.Precision.HIGHEST, "tf32": lax.Precision.HIGH}
 """How float32 numbers are multiplied; left to the device, GPUs would take tf32 for fp32."""
+RANDOM = "random/jax/key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,9 @@ class JaxSession:
         self._static_scale = static or 1.0
         step = programs.train(blueprint, policy, trial.optimiser, self._static_scale)
         self._step = jax.jit(step, donate_argnums=0)
-        self._gradients = jax.jit(programs.gradients(blueprint, policy))
+        self._gradients = jax.jit(
+            programs.gradients(blueprint, policy, trial.optimiser.label_smoothing)
+        )
         self._infer = jax.jit(programs.infer(self._answer, policy))
         self._in_use = jax.jit(programs.in_use(policy))
         self._normalise = jax.jit(programs.normalise(policy))
@@ -64,10 +67,11 @@ class JaxSession:
         self._state = programs.State(
             weights={},
             statistics={},
-            memory=self._memory(rules.memories(trial.optimiser) if training else 0),
+            memory=self._memory(len(memories(trial.optimiser)) if training else 0),
             updates=self._put(np.int32(0)),
-            key=self._put(np.asarray(jax.random.key_data(jax.random.key(trial.seed)))),
+            key=self._put(_key(trial.seed)),
             scale=self._put(rules.at_first()) if scaled and not static else None,
+            average={} if training and trial.optimiser.ema is not None else None,
         )
         self._ready: Arrays | None = None
         self._latest = self._placed = self._loss = self._put(np.float32(math.nan))
@@ -83,8 +87,7 @@ class JaxSession:
 
     def train_step(self, batch: Placed) -> None:
         """Enqueue one update of the weights."""
-        if self._trial.mode != "train":
-            raise Refused("this session was opened for inference: open one with --mode train")
+        self._for_training()
         self._ready = None
         self._state, self._loss = self._step(self._state, batch.images, batch.labels, self._rate)
         self._latest = self._loss
@@ -132,7 +135,52 @@ class JaxSession:
             weights={name: array for name, array in arrays.items() if not is_state(name)},
             statistics={name: array for name, array in arrays.items() if is_state(name)},
         )
+        if self._state.average is not None and not int(self._state.updates):
+            average = self._put({name: weights[name] for name in self._blueprint.weights})
+            self._state = self._state._replace(average=average)
         self._ready = None
+
+    def state(self) -> State:
+        """Everything else that training remembers."""
+        self._for_training()
+        held = self._state
+        arrays = {
+            f"{kind}/{name}": array
+            for kind, memory in zip(memories(self._trial.optimiser), held.memory, strict=True)
+            for name, array in memory.items()
+        }
+        arrays |= {f"average/{name}": array for name, array in (held.average or {}).items()}
+        state = {name: np.array(array) for name, array in arrays.items()}
+        state["updates"] = np.array(held.updates, np.int64)
+        state[RANDOM] = np.array(held.key)
+        if held.scale:
+            state["scale/value"] = np.array(held.scale.value)
+            state["scale/good_steps"] = np.array(held.scale.good, np.int64)
+        return state
+
+    def restore(self, state: State) -> None:
+        """Go on from a state, once its weights are loaded."""
+        self._for_training()
+        spec, held = self._trial.optimiser, self._state
+        check_state(self._blueprint, spec, state)
+
+        def kind(word: str, shapes: Iterable[str]) -> Arrays:
+            return self._put({n: state[f"{word}/{n}"].astype(np.float32) for n in shapes})
+
+        updates, key = int(state["updates"]), state.get(RANDOM)
+        if key is None or (key.shape, key.dtype) != (held.key.shape, held.key.dtype):
+            key = _key(seed_after(self._trial.seed, updates))
+        scale = held.scale
+        if scale and "scale/value" in state:
+            value, good = np.float32(state["scale/value"]), np.int32(state["scale/good_steps"])
+            scale = self._put(rules.LossScale(value, good))
+        self._state = held._replace(
+            memory=tuple(kind(word, self._blueprint.trainable) for word in memories(spec)),
+            updates=self._put(np.int32(updates)),
+            key=self._put(key),
+            scale=scale,
+            average=None if spec.ema is None else kind("average", self._blueprint.weights),
+        )
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
@@ -154,6 +202,10 @@ class JaxSession:
 
         return probes.probes(self._device, self._policy, enqueued)
 
+    def _for_training(self) -> None:
+        if self._trial.mode != "train":
+            raise Refused("this session was opened for inference: open one with --mode train")
+
     def _scores(self, batch: Placed) -> jax.Array:
         if self._ready is None:
             held = self._state.weights | self._state.statistics
@@ -172,6 +224,10 @@ class JaxSession:
     def _put(self, tree: Any) -> Any:
         """Host arrays on the device, in memory of their own."""
         return jax.device_put(tree, self._device, may_alias=False)
+
+
+def _key(seed: int) -> NDArray[np.uint32]:
+    return np.asarray(jax.random.key_data(jax.random.key(seed)))
 
 
 def _policy(trial: Trial) -> Policy:

@@ -23,6 +23,7 @@ NATIVE = {
 
 Gradients = Callable[[Any, Any, float], list[Any]]
 """(images, labels, loss scale) -> one gradient for each trainable variable."""
+Follow = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ class Backend(Protocol):
 
     def gradients(self, model: Any) -> Gradients:
         """What gives the gradients of a model's training loss (without L2), scaled."""
+
+    def average(self, averages: list[Any], variables: list[Any], decay: float) -> Follow:
+        """What moves averages towards variables."""
 
     def wait(self, variable: Any) -> None:
         """Return when the device has finished everything enqueued; a step writes the variable."""

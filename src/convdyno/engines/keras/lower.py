@@ -48,6 +48,8 @@ class Walk:
     seed: int
     variables: dict[str, Any] = field(default_factory=dict)
     """What holds each weight, by canonical name; depthwise kernels have a shape of their own."""
+    seeds: dict[str, Any] = field(default_factory=dict)
+    """What holds the place of each dropout's random numbers, by the name of its node."""
     node: Node = field(init=False)
 
     def model_ends(self) -> tuple[Tensor, list[Tensor]]:
@@ -212,7 +214,11 @@ def _dense(walk: Walk, op: Dense, x: Tensor) -> Tensor:
 
 
 def _dropout(walk: Walk, op: Dropout, x: Tensor) -> Tensor:
-    return layers.Dropout(op.rate, seed=walk.seed)(x) if op.rate else x
+    if not op.rate:
+        return x
+    layer = layers.Dropout(op.rate, seed=walk.seed)
+    walk.seeds[walk.node.name] = layer.seed_generator.state
+    return layer(x)
 
 
 def _widen(walk: Walk, op: Widen, x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from convdyno.engines.contract import Trial
-from convdyno.engines.keras.backend import Gradients, Place, cores, cpu_name, pick
+from convdyno.engines.keras.backend import Follow, Gradients, Place, cores, cpu_name, pick
 from convdyno.errors import Refused
 
 NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory")
@@ -79,6 +79,18 @@ class Backend:
             return found
 
         return find
+
+    def average(self, averages: list[Any], variables: list[Any], decay: float) -> Follow:
+        @partial(jax.jit, donate_argnums=0)
+        def moved(held: Any, now: Any) -> Any:
+            return [decay * a + (1 - decay) * w for a, w in zip(held, now, strict=True)]
+
+        def follow() -> None:
+            held, now = ([variable.value for variable in some] for some in (averages, variables))
+            for variable, value in zip(averages, moved(held, now), strict=True):
+                variable.assign(value)
+
+        return follow
 
     def wait(self, variable: Any) -> None:
         # All that a program computes is ready at once.

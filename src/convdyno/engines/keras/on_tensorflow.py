@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from convdyno.engines.contract import Trial
-from convdyno.engines.keras.backend import Gradients, Place, cores, cpu_name, pick
+from convdyno.engines.keras.backend import Follow, Gradients, Place, cores, cpu_name, pick
 from convdyno.errors import Refused
 
 NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
@@ -72,6 +72,13 @@ class Backend:
             return tape.gradient(loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
         return find
+
+    def average(self, averages: list[Any], variables: list[Any], decay: float) -> Follow:
+        def follow() -> None:
+            for held, now in zip(averages, variables, strict=True):
+                held.value.assign_sub((1 - decay) * (held.value - now.value))
+
+        return tf.function(follow, autograph=False)
 
     def wait(self, variable: Any) -> None:
         # On a CPU a function returns when it is done.

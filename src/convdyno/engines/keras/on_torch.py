@@ -13,7 +13,7 @@ import keras
 import torch
 
 from convdyno.engines.contract import Trial
-from convdyno.engines.keras.backend import Gradients, Place, cores, cpu_name, pick
+from convdyno.engines.keras.backend import Follow, Gradients, Place, cores, cpu_name, pick
 from convdyno.errors import Refused
 
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
@@ -75,6 +75,14 @@ class Backend:
             return list(torch.autograd.grad(loss, weights, materialize_grads=True))
 
         return find
+
+    def average(self, averages: list[Any], variables: list[Any], decay: float) -> Follow:
+        @torch.no_grad()
+        def follow() -> None:
+            held, now = ([variable.value for variable in some] for some in (averages, variables))
+            torch._foreach_lerp_(held, now, 1 - decay)
+
+        return follow
 
     def wait(self, variable: Any) -> None:
         if self._device.type == "cuda":

@@ -16,11 +16,19 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines.contract import Probe, Settings, Trial
+from convdyno.engines.contract import (
+    Probe,
+    Settings,
+    State,
+    Trial,
+    check_state,
+    seed_after,
+)
 from convdyno.engines.keras import probes
 from convdyno.engines.keras.backend import HALF, NATIVE, Backend, Place, cores, emulated
 from convdyno.engines.keras.lower import Walk
-from convdyno.engines.keras.model import Network, Update
+from convdyno.engines.keras.model import Network
+from convdyno.engines.keras.update import Update
 from convdyno.errors import Refused
 
 JIT = {"auto": "auto", "on": True, "off": False}
@@ -55,9 +63,11 @@ class KerasSession:
 
         walk = Walk(blueprint, trial.optimiser, self._nchw, trial.seed)
         image, scores = walk.model_ends()
-        self._variables = walk.variables
-        self._update = Update(trial)
-        self._model = Network(image, scores if len(scores) > 1 else scores[0], blueprint.heads)
+        self._variables, self._seeds = walk.variables, walk.seeds
+        outputs = scores if len(scores) > 1 else scores[0]
+        smoothing = trial.optimiser.label_smoothing
+        self._model = Network(image, outputs, blueprint.heads, smoothing)
+        self._update = Update(trial, blueprint, walk.variables, self._model.trainable_variables)
         self._model.compile(
             self._update.optimiser, jit_compile=JIT[trial.compile], auto_scale_loss=False
         )
@@ -66,6 +76,12 @@ class KerasSession:
             self._answer = Network(image, scores[0], blueprint.heads[:1])
             self._answer.jit_compile = self._model.jit_compile
         self._gradients = backend.gradients(self._model)
+        self._averages: dict[str, Any] = {}
+        if trial.optimiser.ema is not None:
+            self._averages = {n: _variable(v.shape) for n, v in self._variables.items()}
+            followed = [self._variables[name] for name in self._averages]
+            averages = list(self._averages.values())
+            self._follow = backend.average(averages, followed, trial.optimiser.ema)
         self._last = self._model.trainable_variables[-1]
         self._trained = False
         self.settings = self._settings(place)
@@ -81,10 +97,14 @@ class KerasSession:
     def train_step(self, batch: Placed) -> None:
         """One update of the weights."""
         self._trained = True
+        updates = self._update.updates() if self._averages else 0
         if self._trial.feed == "fit":
             self._fit(batch, 1)
         else:
+            self._update.follow_rate()
             self._model.train_on_batch(batch.images, batch.labels)
+        if self._averages and self._update.updates() > updates:
+            self._follow()
 
     def infer_step(self, batch: Placed) -> None:
         """One forward pass as in use."""
@@ -142,6 +162,30 @@ class KerasSession:
         check_weights(self._blueprint, weights)
         for name, variable in self._variables.items():
             variable.assign(weights[name].reshape(variable.shape))
+        if self._averages and not self._update.updates():
+            for name, average in self._averages.items():
+                average.assign(weights[name].reshape(average.shape))
+
+    def state(self) -> State:
+        """Everything else that training remembers."""
+        shapes = self._blueprint.weights
+        state = self._update.state()
+        for name, average in self._averages.items():
+            state[f"average/{name}"] = _array(average.value).reshape(shapes[name]).copy()
+        return state | {self._random(n): _array(s.value).copy() for n, s in self._seeds.items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from a state, once its weights are loaded."""
+        check_state(self._blueprint, self._trial.optimiser, state)
+        self._update.restore(state)
+        for name, average in self._averages.items():
+            average.assign(state[f"average/{name}"].reshape(average.shape))
+        seed = seed_after(self._trial.seed, int(state["updates"]))
+        for name, stands in self._seeds.items():
+            now, found = _array(stands.value), state.get(self._random(name))
+            if found is None or (found.shape, found.dtype) != (now.shape, now.dtype):
+                found = np.array([seed, 0], now.dtype)
+            stands.assign(found)
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
@@ -163,7 +207,11 @@ class KerasSession:
         dtype = HALF.get(self._trial.precision, "float32")
         return probes.probes(self._backend, not on_cpu, dtype, self._nchw, slow)
 
+    def _random(self, node: str) -> str:
+        return f"random/keras/{self._backend.name}/{node}"
+
     def _fit(self, batch: Placed, steps: int) -> None:
+        self._update.follow_rate()
         data = self._backend.batches(batch.images, batch.labels)
         self._model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
 
@@ -205,8 +253,12 @@ class KerasSession:
             self._model.traces = traces
 
 
-def _array(tensor: Any) -> NDArray[np.float32]:
+def _array(tensor: Any) -> Any:
     return ops.convert_to_numpy(tensor)
+
+
+def _variable(shape: tuple[int, ...]) -> Any:
+    return keras.Variable(np.zeros(shape, np.float32), trainable=False, dtype="float32")
 
 
 def _check_possible(backend: Backend, trial: Trial, place: Place) -> None:
@@ -214,6 +266,11 @@ def _check_possible(backend: Backend, trial: Trial, place: Place) -> None:
         raise Refused(
             f"tf32 is arithmetic of NVIDIA GPUs, and this trial runs on {place.device}: "
             "use fp32, bf16 or fp16, or a CUDA device"
+        )
+    if trial.feed == "fit" and trial.optimiser.ema is not None:
+        raise Refused(
+            "within one call of `fit` no average of the weights is kept: use --feed batch, "
+            "or leave the average out"
         )
     if trial.layout == "nchw" and place.device == "cpu" and not backend.nchw_on_cpu:
         raise Refused(

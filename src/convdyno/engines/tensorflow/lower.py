@@ -33,7 +33,6 @@ from convdyno.blueprint.ops import (
     Widen,
 )
 
-cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits
 Tensor = Any
 Variables = Mapping[str, Any]
 """Variables by canonical name; TensorFlow's own layouts are the canonical ones."""
@@ -51,6 +50,9 @@ class Walk:
     half: tf.DType | None = None
     native_groups: bool = True
     """Whether the device has grouped convolutions with their gradients."""
+    smoothing: float = 0.0
+    random: tf.random.Generator | None = None
+    """What dropout draws from."""
     statistics: dict[str, Tensor] = field(default_factory=dict)
     """In training form: what the running statistics become, by canonical name."""
     node: Node = field(init=False)
@@ -67,10 +69,17 @@ class Walk:
     def loss(self, labels: Tensor) -> Tensor:
         """The mean cross-entropy, summed over the heads by their weights."""
         losses = [
-            head.weight * tf.reduce_mean(cross_entropy(labels, scores))
+            head.weight * tf.reduce_mean(self._cross_entropy(labels, scores))
             for head, scores in zip(self.blueprint.heads, self.scores(), strict=True)
         ]
         return functools.reduce(operator.add, losses)
+
+    def _cross_entropy(self, labels: Tensor, scores: Tensor) -> Tensor:
+        if not self.smoothing:
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores)
+        classes, share = scores.shape[1], self.smoothing / scores.shape[1]
+        targets = tf.one_hot(labels, classes, 1 - self.smoothing + share, share)
+        return tf.nn.softmax_cross_entropy_with_logits(targets, scores)
 
     @property
     def shape(self) -> Shape:
@@ -206,7 +215,10 @@ def _dense(walk: Walk, op: Dense, x: Tensor) -> Tensor:
 
 
 def _dropout(walk: Walk, op: Dropout, x: Tensor) -> Tensor:
-    return tf.nn.dropout(x, op.rate) if walk.training and op.rate else x
+    if not walk.training or not op.rate:
+        return x
+    assert walk.random
+    return tf.nn.experimental.general_dropout(x, op.rate, walk.random.uniform)
 
 
 def _lrn(walk: Walk, op: LRN, x: Tensor) -> Tensor:

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines.contract import Probe, Trial
+from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
 from convdyno.engines.tensorflow import device, probes
 from convdyno.engines.tensorflow.lower import Tensor, Walk
 from convdyno.engines.tensorflow.update import LossScale, Update
+
+RANDOM = "random/tensorflow/philox"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ class TensorflowSession:
         self._half = device.HALF.get(trial.precision)
         self._nchw = self.settings.layout == "nchw"
         native_groups = device.grouped(name, self._half, self.settings.compiled)
-        self._walk = partial(Walk, nchw=self._nchw, half=self._half, native_groups=native_groups)
         with tf.device(self._device):
+            self._random = tf.random.Generator.from_seed(trial.seed, alg="philox")
             self._variables = {
                 name: tf.Variable(tf.zeros(shape), trainable=not is_state(name))
                 for name, shape in blueprint.weights.items()
@@ -58,8 +60,16 @@ class TensorflowSession:
                 if self._half and name.endswith(("/kernel", "/bias"))
             }
             self._trainable = {n: v for n, v in self._variables.items() if not is_state(n)}
-            self._update = Update(trial.optimiser, self._trainable)
+            self._update = Update(trial.optimiser, self._variables)
             self._scale = LossScale(trial)
+        self._walk = partial(
+            Walk,
+            nchw=self._nchw,
+            half=self._half,
+            native_groups=native_groups,
+            smoothing=trial.optimiser.label_smoothing,
+            random=self._random,
+        )
         self._stale = True
         self._traces = 0
         compile_ = partial(tf.function, jit_compile=self.settings.compiled, autograph=False)
@@ -106,7 +116,9 @@ class TensorflowSession:
         while True:
             with tf.device(self._device):
                 given = tf.constant(scale)
+            stood = self._random.state.numpy()
             found = self._look(batch.images, batch.labels, given)
+            self._random.state.assign(stood)
             arrays = {
                 name: gradient.numpy() / np.float32(scale) for name, gradient in found.items()
             }
@@ -124,7 +136,24 @@ class TensorflowSession:
         check_weights(self._blueprint, weights)
         for name, variable in self._variables.items():
             variable.assign(weights[name])
+        self._update.loaded()
         self._stale = True
+
+    def state(self) -> State:
+        """Everything else that training remembers."""
+        state = self._update.state() | self._scale.state()
+        return state | {RANDOM: self._random.state.numpy().copy()}
+
+    def restore(self, state: State) -> None:
+        """Go on from a state, once its weights are loaded."""
+        check_state(self._blueprint, self._trial.optimiser, state)
+        self._update.restore(state)
+        self._scale.restore(state)
+        stood, now = state.get(RANDOM), self._random.state.numpy()
+        if stood is None or (stood.shape, stood.dtype) != (now.shape, now.dtype):
+            self._random.reset_from_seed(seed_after(self._trial.seed, int(state["updates"])))
+        else:
+            self._random.state.assign(stood)
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""

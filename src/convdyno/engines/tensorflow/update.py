@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from convdyno.engines.contract import Optimiser, Trial
+from convdyno.blueprint.graph import is_state
+from convdyno.engines.contract import Optimiser, State, Trial, memories
 
 BETA1, BETA2 = float(np.float32(0.9)), float(np.float32(0.999))
 """As the kernel sees them, so that the corrections of the moments are those of its averages."""
@@ -21,31 +22,81 @@ Gradients = Mapping[str, Any]
 class Update:
     """The optimiser's state and rule; `apply` is traced into the step."""
 
-    def __init__(self, spec: Optimiser, weights: Mapping[str, tf.Variable]) -> None:
-        self._spec, self._weights = spec, weights
+    def __init__(self, spec: Optimiser, variables: Mapping[str, tf.Variable]) -> None:
+        self._spec, self._variables = spec, variables
+        self._weights = {name: v for name, v in variables.items() if not is_state(name)}
         self.rate = tf.Variable(spec.rate, dtype=tf.float32)
-        self._steps = tf.Variable(0, dtype=tf.int64)
-        moments = 2 if spec.kind == "adam" else 1 if spec.momentum else 0
+        self._updates = tf.Variable(0, dtype=tf.int64)
         self._moments = {
-            name: [tf.Variable(tf.zeros_like(weight)) for _ in range(moments)]
-            for name, weight in weights.items()
+            name: {kind: tf.Variable(tf.zeros_like(weight)) for kind in memories(spec)}
+            for name, weight in self._weights.items()
+        }
+        self._averages = {
+            name: tf.Variable(tf.zeros_like(variable), trainable=False)
+            for name, variable in variables.items()
+            if spec.ema is not None
         }
 
     def apply(self, gradients: Gradients) -> None:
         """One step of all weights."""
-        rule = self._adam() if self._spec.kind == "adam" else self._sgd()
+        step, rate = self._updates.assign_add(1), self.rate.read_value()
+        rule = self._adam(step) if self._spec.kind == "adam" else self._sgd(rate)
+        gradients = self._prepared(gradients, rate)
         for name, weight in self._weights.items():
-            gradient = gradients[name]
-            if self._spec.weight_decay and self._decays(name):
-                gradient += self._spec.weight_decay * weight
-            rule(weight, gradient, *self._moments[name])
+            rule(weight, gradients[name], *self._moments[name].values())
+        share = 1 - (self._spec.ema or 0)
+        for name, average in self._averages.items():
+            average.assign_sub(share * (average - self._variables[name]))
+
+    def loaded(self) -> None:
+        """Other weights have been loaded: before the first update they are the average too."""
+        if not int(self._updates):
+            for name, average in self._averages.items():
+                average.assign(self._variables[name])
+
+    def state(self) -> State:
+        """Everything that is remembered, by canonical name."""
+        return {name: variable.numpy().copy() for name, variable in self._remembered().items()}
+
+    def restore(self, state: State) -> None:
+        """Go on from a state."""
+        for name, variable in self._remembered().items():
+            variable.assign(state[name])
+
+    def _remembered(self) -> dict[str, tf.Variable]:
+        held = {
+            f"{kind}/{name}": moment
+            for name, moments in self._moments.items()
+            for kind, moment in moments.items()
+        }
+        held |= {f"average/{name}": average for name, average in self._averages.items()}
+        return held | {"updates": self._updates}
+
+    def _prepared(self, gradients: Gradients, rate: Any) -> Gradients:
+        """The gradients that a rule gets: with L2, clipped together, and scaled one by one."""
+        spec, found = self._spec, dict(gradients)
+        for name, weight in self._weights.items():
+            if spec.weight_decay and self._decays(name):
+                found[name] += spec.weight_decay * weight
+        if spec.clip_norm is not None:
+            share = tf.minimum(spec.clip_norm / tf.linalg.global_norm(list(found.values())), 1)
+            found = {name: gradient * share for name, gradient in found.items()}
+        if spec.larc_eta is not None:
+            found = {name: self._larc(self._weights[name], g, rate) for name, g in found.items()}
+        return found
+
+    def _larc(self, weight: tf.Variable, gradient: Any, rate: Any) -> Any:
+        of_weight, of_gradient = tf.norm(weight), tf.norm(gradient)
+        both = (of_weight > 0) & (of_gradient > 0)
+        ratio = tf.where(both, self._spec.larc_eta * of_weight / of_gradient, 1.0)
+        if self._spec.larc_mode == "clip":
+            ratio = tf.minimum(ratio / rate, 1)
+        return gradient * ratio
 
     def _decays(self, name: str) -> bool:
         return self._spec.decay_on == "all" or name.endswith("/kernel")
 
-    def _sgd(self) -> Callable[..., None]:
-        rate = self.rate.read_value()
-
+    def _sgd(self, rate: Any) -> Callable[..., None]:
         def rule(weight: tf.Variable, gradient: Any, *velocity: tf.Variable) -> None:
             if not velocity:
                 tf.raw_ops.ResourceApplyGradientDescent(
@@ -63,8 +114,8 @@ class Update:
 
         return rule
 
-    def _adam(self) -> Callable[..., None]:
-        step = tf.cast(self._steps.assign_add(1), tf.float64)
+    def _adam(self, step: Any) -> Callable[..., None]:
+        step = tf.cast(step, tf.float64)
         mean, square = (1 - tf.constant(beta, tf.float64) ** step for beta in (BETA1, BETA2))
         # The kernel adds epsilon before its correction, the rule after it; and float32 powers
         # close to 1 would lose digits. So both corrections are made here, and none is left to it.
@@ -130,6 +181,22 @@ class LossScale:
     def value(self) -> float:
         """The scale at present."""
         return float(self._scale)
+
+    def state(self) -> State:
+        """The scale and its good steps, if it is dynamic."""
+        if not self._dynamic:
+            return {}
+        good_steps = self._good_steps.numpy() % GROWTH_STEPS
+        return {
+            "scale/value": np.array(self.value(), np.float32),
+            "scale/good_steps": np.array(good_steps, np.int64),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from a state, if it has a scale."""
+        if self._dynamic and "scale/value" in state:
+            self._scale.assign(state["scale/value"])
+            self._good_steps.assign(state["scale/good_steps"])
 
     def _going(self, apply: Callable[[Gradients], None], gradients: Gradients) -> Any:
         apply(gradients)

@@ -30,8 +30,9 @@ class Slot:
     tensor: torch.Tensor
     flattened: Shape | None
 
-    def put(self, array: Array) -> None:
-        """Write a canonical array into the tensor."""
+    def put(self, array: Array, into: torch.Tensor | None = None) -> torch.Tensor:
+        """Write a canonical array into the slot's tensor, or into one like it."""
+        tensor = self.tensor if into is None else into
         if array.ndim == 4:
             array = array.transpose(3, 2, 0, 1)
         if array.ndim == 2:
@@ -40,7 +41,8 @@ class Slot:
                 array = by_cell.transpose(2, 0, 1, 3).reshape(array.shape)
             array = array.T
         with torch.no_grad():
-            self.tensor.copy_(torch.from_numpy(array if array.flags.writeable else array.copy()))
+            tensor.copy_(torch.from_numpy(array if array.flags.writeable else array.copy()))
+        return tensor
 
     def take(self, tensor: torch.Tensor) -> Array:
         """A tensor like the slot's as a canonical array."""

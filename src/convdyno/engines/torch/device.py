@@ -7,8 +7,11 @@ import platform
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from convdyno.engines.contract import Settings, Trial
 from convdyno.errors import Refused
@@ -79,6 +82,25 @@ def emulated(precision: str, device: torch.device) -> bool:
         and bool(features)
         and not features & NATIVE[precision]
     )
+
+
+def random_state(device: torch.device) -> NDArray[np.uint8]:
+    """Where the random numbers of the device stand."""
+    return _random(device).get_rng_state().numpy().copy()
+
+
+def set_random_state(device: torch.device, state: NDArray[np.uint8] | None, seed: int) -> None:
+    """Go on where random numbers stood, or start them from a seed if that is not known."""
+    now = random_state(device)
+    if state is None or (state.shape, state.dtype) != (now.shape, now.dtype):
+        torch.manual_seed(seed)
+    else:
+        _random(device).set_rng_state(torch.from_numpy(state.copy()))
+
+
+def _random(device: torch.device) -> Any:
+    """What has the random numbers of the device that is used."""
+    return {"cuda": torch.cuda, "mps": torch.mps}.get(device.type, torch)
 
 
 def _present() -> list[str]:

@@ -64,6 +64,7 @@ def lower(
     training: bool,
     nhwc: bool,
     half: torch.dtype | None = None,
+    smoothing: float = 0.0,
 ) -> fx.GraphModule:
     """In training form `(images, labels) -> loss`, else `images -> logits`, both in float32."""
     walk = _Walk(blueprint, modules, training=training, nhwc=nhwc, half=half)
@@ -74,7 +75,8 @@ def lower(
     if half is not None:
         scores = [walk.graph.call_method("float", (score,)) for score in scores]
     if training:
-        losses = [walk.call(F.cross_entropy, score, walk.labels) for score in scores]
+        smooth = {"label_smoothing": smoothing} if smoothing else {}
+        losses = [walk.call(F.cross_entropy, score, walk.labels, **smooth) for score in scores]
         shares = [
             loss if head.weight == 1 else walk.call(operator.mul, loss, head.weight)
             for loss, head in zip(losses, blueprint.heads, strict=True)
@@ -306,3 +308,8 @@ def _padded_share(op: Pool, shape: Shape) -> torch.Tensor:
     top, bottom, left, right = op.pad
     cells = F.pad(torch.ones(1, 1, *shape[:2]), (left, right, top, bottom))
     return 1 / F.avg_pool2d(cells, op.kernel, op.stride)
+
+
+def drops(blueprint: Blueprint) -> bool:
+    """Whether training draws random numbers."""
+    return any(isinstance(node.op, Dropout) and node.op.rate for node in blueprint.nodes)

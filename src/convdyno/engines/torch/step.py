@@ -18,14 +18,12 @@ from torch import nn
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines.contract import Optimiser, Probe, Trial
+from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
 from convdyno.engines.torch import canonical, device, lower, probes
+from convdyno.engines.torch.update import FUSED, Update
 from convdyno.engines.torch.variance import RunningVariances
 
-ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
-FUSED = ("cpu", "cuda", "mps")
-"""Devices whose optimisers update all weights in one kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +48,14 @@ class TorchSession:
         self.settings = device.prepare(trial, self._device)
         self.clock = time.perf_counter_ns
         self._trial, self._blueprint = trial, blueprint
+        self._random = f"random/torch/{self._device.type}"
         self._half = device.HALF.get(trial.precision)
         nhwc = self.settings.layout == "nhwc"
         self._memory = torch.channels_last if nhwc else torch.contiguous_format
 
         owners = lower.owners(blueprint, self._device)
-        generate = partial(lower.lower, nhwc=nhwc, half=self._half)
+        smoothing = trial.optimiser.label_smoothing
+        generate = partial(lower.lower, nhwc=nhwc, half=self._half, smoothing=smoothing)
         move: dict[str, Any] = {"device": self._device, "memory_format": self._memory}
         train: nn.Module = generate(blueprint, owners, training=True).to(**move)
         self._slots = canonical.slots(blueprint, owners, {} if nhwc else canonical.folds(blueprint))
@@ -83,8 +83,7 @@ class TorchSession:
             torch.autocast(self._device.type, self._half) if self._half else nullcontext()
         )
         self._trainable = {n: s.tensor for n, s in self._slots.items() if not is_state(n)}
-        self._optimiser = _optimiser(trial.optimiser, self._trainable, self._device)
-        self._update = _Update(self._optimiser, trial, self._device)
+        self._update = Update(trial, self._slots, self._variances, self._device)
         self.settings.flags["fused_optimiser"] = self._device.type in FUSED
         if trial.precision == "fp16" and trial.mode == "train":
             self.settings.flags["loss_scale"] = trial.loss_scale or "dynamic"
@@ -104,7 +103,7 @@ class TorchSession:
             self._variances.prepare(batch.count)
             self._update.prepare()
         self._stale = True
-        self._optimiser.zero_grad(set_to_none=True)
+        self._update.forget_gradients()
         with self._autocast:
             loss = self._train(batch.images, batch.labels)
         self._update(loss)
@@ -164,12 +163,27 @@ class TorchSession:
         for name, slot in self._slots.items():
             slot.put(weights[name])
         self._variances.loaded()
+        self._update.loaded(weights)
         self._stale = True
+
+    def state(self) -> State:
+        """Everything else that training remembers."""
+        state = self._update.state() | self._variances.state()
+        if lower.drops(self._blueprint):
+            state[self._random] = device.random_state(self._device)
+        return state
+
+    def restore(self, state: State) -> None:
+        """Go on from a state, once its weights are loaded."""
+        check_state(self._blueprint, self._trial.optimiser, state)
+        self._update.restore(state)
+        self._variances.restore(state)
+        seed = seed_after(self._trial.seed, int(state["updates"]))
+        device.set_random_state(self._device, state.get(self._random), seed)
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
+        self._update.set_rate(rate)
 
     def compilations(self) -> int:
         """How many graphs have been compiled so far."""
@@ -224,67 +238,6 @@ class TorchSession:
         finally:
             for state, was in zip(states, before, strict=True):
                 state.copy_(was)
-
-
-class _Update:
-    """Backward pass and update, with the loss scale that fp16 needs."""
-
-    def __init__(self, optimiser: torch.optim.Optimizer, trial: Trial, on: torch.device) -> None:
-        self._optimiser = optimiser
-        self._static = trial.loss_scale if isinstance(trial.loss_scale, float) else None
-        dynamic = trial.precision == "fp16" and self._static is None
-        self._scaler = torch.amp.GradScaler(on.type) if dynamic else None
-
-    def prepare(self) -> None:
-        """Start velocities at zero, once.
-
-        torch's fused SGD would take them from uninitialised memory if a dynamic loss scale skips
-        the very first step.
-        """
-        for group in self._optimiser.param_groups:
-            if group.get("momentum"):
-                for weight in group["params"]:
-                    state = self._optimiser.state[weight]
-                    state.setdefault("momentum_buffer", torch.zeros_like(weight))
-
-    def __call__(self, loss: torch.Tensor) -> None:
-        if self._scaler:
-            self._scaler.scale(loss).backward()
-            self._scaler.step(self._optimiser)
-            self._scaler.update()
-            return
-        if self._static:
-            (loss * self._static).backward()
-            groups = self._optimiser.param_groups
-            grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
-            torch._foreach_mul_(grads, 1 / self._static)
-        else:
-            loss.backward()
-        self._optimiser.step()
-
-    def scale(self) -> float:
-        """What the loss is multiplied by at present."""
-        return self._scaler.get_scale() if self._scaler else self._static or 1.0
-
-
-def _optimiser(
-    spec: Optimiser, trainable: dict[str, torch.Tensor], on: torch.device
-) -> torch.optim.Optimizer:
-    decays = {name: spec.decay_on == "all" or name.endswith("/kernel") for name in trainable}
-    groups: list[dict[str, Any]] = [
-        {"params": [t for n, t in trainable.items() if decays[n]]},
-        {"params": [t for n, t in trainable.items() if not decays[n]], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    common: dict[str, Any] = {
-        "lr": spec.rate,
-        "weight_decay": spec.weight_decay,
-        "fused": on.type in FUSED,
-    }
-    if spec.kind == "adam":
-        return torch.optim.Adam(groups, betas=ADAM_BETAS, eps=ADAM_EPS, **common)
-    nesterov = spec.nesterov and spec.momentum > 0
-    return torch.optim.SGD(groups, momentum=spec.momentum, nesterov=nesterov, **common)
 
 
 def _twin(module: nn.Module, half: torch.dtype | None) -> nn.Module:

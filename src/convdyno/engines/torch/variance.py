@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import nn
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.ops import Norm
+from convdyno.engines.contract import State
 from convdyno.errors import Refused
+
+BUFFER, IMAGES = "own/torch/variance/", "own/torch/images"
+"""In a state: the buffer of each node, and for how many images they all are."""
 
 
 class RunningVariances:
@@ -52,6 +57,36 @@ class RunningVariances:
     def population(self, name: str) -> torch.Tensor:
         """The plain running variance of one node, as a new tensor."""
         return self._buffers[name] * self._bias(name, self.images)
+
+    def populations(self) -> dict[str, torch.Tensor]:
+        """The plain running variances by canonical name, as new tensors."""
+        if not self._buffers:
+            return {}
+        biases = [self._bias(name, self.images) for name in self._buffers]
+        plain = torch._foreach_mul(list(self._buffers.values()), biases)
+        return {f"{n}/variance": array for n, array in zip(self._buffers, plain, strict=True)}
+
+    def state(self) -> State:
+        """The buffers as they are: a plain variance does not tell them to the last bit."""
+        if self.images is None:
+            return {}
+        held = {f"{BUFFER}{name}": b.cpu().numpy().copy() for name, b in self._buffers.items()}
+        return held | {IMAGES: np.array(self.images, np.int64)}
+
+    def restore(self, state: State) -> None:
+        """Take the buffers of a state, if they belong to the plain variances that are loaded."""
+        names = {name: f"{BUFFER}{name}" for name in self._buffers}
+        if not state.keys() >= {IMAGES, *names.values()}:
+            return
+        images = int(state[IMAGES])
+        held = {name: torch.from_numpy(state[key].copy()) for name, key in names.items()}
+        for name, buffer in held.items():
+            plain = self._buffers[name].cpu() * self._bias(name, self.images)
+            if not torch.equal(buffer * self._bias(name, images), plain):
+                return
+        for name, buffer in held.items():
+            self._buffers[name].copy_(buffer)
+        self.images = images
 
     def _bias(self, name: str, images: int | None) -> float:
         """Population variance / unbiased variance."""
