@@ -70,23 +70,36 @@ def distort(image: Pixels, numbers: NDArray[np.float32]) -> None:
     cv2.transform(image, np.column_stack([contrast * matrix, added]), dst=image)
 
 
-def distort_exactly(image: Pixels, drawn: Tint) -> None:
+def room_for(image: tuple[int, int, int]) -> NDArray[np.float32]:
+    """Memory for `distort_exactly`, used again and again: fresh memory costs more than the work."""
+    return np.empty((2, *image), np.float32)
+
+
+def distort_exactly(image: Pixels, drawn: Tint, room: NDArray[np.float32]) -> None:
     """Apply a tint in place as TensorFlow's image operations do, one after another."""
     cv2 = need("cv2")
-    x = image.astype(np.float32) / np.float32(255) + np.float32(drawn.brightness / 255)
+    x, hsv = room
+    np.multiply(image, np.float32(1 / 255), out=x)
+    x += np.float32(drawn.brightness / 255)
     if drawn.contrast_first:
-        x = _contrast(x, drawn.contrast)
+        _turn_around_mean(x, drawn.contrast)
     if image.shape[2] == 3:
-        hsv = cv2.cvtColor(x, cv2.COLOR_RGB2HSV)
-        hsv[..., 1] = np.clip(hsv[..., 1] * drawn.saturation, 0, 1)
-        hsv[..., 0] = (hsv[..., 0] + 360 * drawn.hue) % 360
-        x = cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
+        cv2.cvtColor(x, cv2.COLOR_RGB2HSV, dst=hsv)
+        # Hues beyond the circle are taken round it on the way back.
+        hue, saturation = hsv[..., 0], hsv[..., 1]
+        hue += np.float32(360 * drawn.hue)
+        saturation *= np.float32(drawn.saturation)
+        np.clip(saturation, 0, 1, out=saturation)
+        cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB, dst=x)
     if not drawn.contrast_first:
-        x = _contrast(x, drawn.contrast)
-    image[...] = np.clip(x * 255 + 0.5, 0, 255)
+        _turn_around_mean(x, drawn.contrast)
+    x *= np.float32(255)
+    np.rint(np.clip(x, 0, 255, out=x), out=x)
+    image[...] = x
 
 
-def _contrast(x: NDArray[np.float32], factor: float) -> NDArray[np.float32]:
-    mean = x.mean(axis=(0, 1), dtype=np.float32)
-    turned: NDArray[np.float32] = (x - mean) * np.float32(factor) + mean
-    return turned
+def _turn_around_mean(x: NDArray[np.float32], contrast: float) -> None:
+    cv2 = need("cv2")
+    mean = cv2.mean(x)
+    x *= np.float32(contrast)
+    cv2.add(x, tuple((1 - contrast) * channel for channel in mean), dst=x)

@@ -104,6 +104,7 @@ class _OneByOne:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._reader = recipe.reader()
+        self._room = colour.room_for(recipe.image)
 
     def fill(
         self, epoch: int, examples: Labels, images: Pixels, labels: Labels, bad: Bad
@@ -138,7 +139,7 @@ class _OneByOne:
             reader.read(box, out, mirror, tint.folded())
         else:
             reader.read(box, out, mirror)
-            colour.distort_exactly(out, tint)
+            colour.distort_exactly(out, tint, self._room)
         return label
 
     def _open(self, index: int) -> tuple[int, tuple[int, int]]:
@@ -160,6 +161,7 @@ class _Together:
     def __init__(self, recipe: Recipe, source: Arrays) -> None:
         self._recipe = recipe
         self._source = source
+        self._room = colour.room_for(recipe.image)
         height, width = source.images.shape[1:3]
         self._reader = None if (height, width) == recipe.image[:2] else recipe.reader()
 
@@ -196,7 +198,7 @@ class _Together:
             if self._recipe.transform.colour == "folded":
                 colour.distort(image, tint.folded())
             else:
-                colour.distort_exactly(image, tint)
+                colour.distort_exactly(image, tint, self._room)
 
     def _missing(self, examples: Labels, labels: Labels, bad: Bad) -> list[int]:
         if self._recipe.classes is None or int(labels.max(initial=0)) < self._recipe.classes:
