@@ -2,8 +2,12 @@
 
 import gc
 import itertools
+import subprocess
+import sys
 import threading
 import time
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -242,3 +246,40 @@ def test_impossible_settings_are_refused():
     with pytest.raises(UsageError, match="'pad'"):
         Pipeline(photos(1), batch=1, image=IMAGE, train=True, transform=Transform(crop="pad"))
     assert not left()
+
+
+def test_memory_does_not_grow_with_epochs():
+    source = photos(12)
+    settings = {"batch": 4, "image": (64, 64, 3), "train": True, "threads": 2, "prefetch": 2}
+    with Pipeline(source, transform=Transform(colour="exact"), **settings) as pipeline:
+        for _ in itertools.islice(pipeline, 60):
+            pass
+        source.reads.clear()
+        gc.collect()
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in itertools.islice(pipeline, 300):
+            pass
+        source.reads.clear()
+        gc.collect()
+        after, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    one_batch = 4 * 64 * 64 * 3
+    assert after - before < one_batch
+    assert peak - before < 6 * one_batch
+
+
+@pytest.mark.parametrize("ending", ["pass", "raise SystemExit(0)", "del pipeline", "sys.exit(0)"])
+def test_an_open_pipeline_does_not_keep_the_interpreter(ending):
+    code = (
+        "import sys\n"
+        "from pictures import photos\n"
+        "from convdyno.data.pipeline import Pipeline\n"
+        "pipeline = Pipeline(photos(9), batch=2, image=(32, 32, 3), train=True, threads=3)\n"
+        f"next(pipeline)\n{ending}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert done.stderr == b""
