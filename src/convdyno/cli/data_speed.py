@@ -10,6 +10,8 @@ import typer
 from convdyno.cli import parse
 
 if TYPE_CHECKING:
+    from convdyno.data.augment import Transform
+    from convdyno.data.source import Facts
     from convdyno.data.speed import Block, Parts
 
 EXAMPLES = """\b
@@ -45,12 +47,10 @@ def speed(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measure the input pipeline alone: images/s, per core, MB/s, and what an image costs."""
-    from dataclasses import replace
-
-    from convdyno.data import augment, recognise
     from convdyno.data.decode import chosen
     from convdyno.data.fill import Recipe
     from convdyno.data.pipeline import Pipeline
+    from convdyno.data.recognise import open_source
     from convdyno.data.speed import blocks, parts
 
     parse.whole("--batch")(str(batch))
@@ -58,33 +58,39 @@ def speed(
     if threads is not None:
         parse.whole("--threads")(str(threads))
     parse.one_of("split", ("train", "validation"))(split)
-    size = parse.image_size(image_size) if image_size else None
-    source = recognise.open_source(path, "train" if split == "train" else "validation")
-    facts = source.facts
-    transform = augment.usual(facts.kind)
-    given = {"crop": crop, "view": view, "resize": resize, "colour": colour, "fidelity": fidelity}
-    transform = replace(transform, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-    channels = facts.image[2] if facts.image else 3
-    image = (*(size or (facts.image[:2] if facts.image else (224, 224))), channels)
-    settings: dict[str, Any] = {"image": image, "transform": transform, "seed": seed}
     train = split == "train"
-    # Endless, so that a small set is enough; the examples are transformed as the split asks.
+    source = open_source(path, "train" if train else "validation")
+    facts = source.facts
+    size = parse.image_size(image_size) if image_size else (facts.image or (224, 224))[:2]
+    image = (*size, facts.image[2] if facts.image else 3)
+    transform = _transform(
+        facts.kind, crop=crop, view=view, resize=resize, colour=colour, fidelity=fidelity
+    )
+    recipe = Recipe(source, image, train, transform, seed, chosen(decoder))  # type: ignore[arg-type]
+    # Endless, so that a small set is enough.
     with Pipeline(
-        source, batch=batch, train=train, endless=True, threads=threads, decoder=chosen(decoder),  # type: ignore[arg-type]
-        **settings,
+        source, batch=batch, image=image, train=train, transform=transform, seed=seed,
+        threads=threads, decoder=recipe.decoder, endless=True,
     ) as pipeline:  # fmt: skip
-        measured = blocks(pipeline, seconds)
-        ran = pipeline.facts()
-    each = parts(Recipe(source, image, train, transform, seed, chosen(decoder)))  # type: ignore[arg-type]
-    document = _document(path, facts, batch, image, ran, measured, each)
+        measured, ran = blocks(pipeline, seconds), pipeline.facts()
+    document = _document(path, facts, batch, image, ran, measured, parts(recipe))
     if as_json:
         typer.echo(json.dumps(document, indent=1))
     else:
         _show(document)
 
 
+def _transform(kind: str, **given: str | None) -> Transform:
+    """What is usual for the kind of data set, and what was asked for instead."""
+    from dataclasses import replace
+
+    from convdyno.data.augment import usual
+
+    return replace(usual(kind), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+
+
 def _document(
-    path: str, facts: Any, batch: int, image: tuple[int, ...], ran: dict[str, object],
+    path: str, facts: Facts, batch: int, image: tuple[int, ...], ran: dict[str, object],
     measured: list[Block], each: Parts,
 ) -> dict[str, Any]:  # fmt: skip
     import os

@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from convdyno.data.tfrecord import cache_folder
+
 SOURCE = Path(__file__).with_name("crop.c")
 FLAGS = ("-O3", "-shared", "-fPIC")
 LIBRARIES = ("-ljpeg", "-lm")
@@ -29,7 +31,7 @@ def library() -> ctypes.CDLL:
     if compiler is None:
         raise NotBuilt("there is no C compiler")
     try:
-        file = _cache() / f"crop-{_key(compiler)}.so"
+        file = cache_folder() / f"crop-{_key(compiler)}.so"
         if not file.exists():
             _compile(compiler, file)
         return _declare(ctypes.CDLL(str(file)))
@@ -44,11 +46,6 @@ def reason() -> str | None:
     except NotBuilt as why:
         return str(why)
     return None
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "convdyno"
 
 
 def _key(compiler: str) -> str:
