@@ -221,6 +221,7 @@ def check_foreign_states(session: Session, blueprint: Blueprint, spec: Optimiser
         ({n: a for n, a in state.items() if n != named}, f"there is no '{named}'"),
         (state | {named: np.zeros((2, 9), np.float32)}, rf"'{named}' has the shape \(2, 9\), not"),
         (state | {"third/x": np.zeros(1)}, "nothing takes up 'third/x'"),
+        (state | {"scale/value": np.float32(2)}, "there is no 'scale/good_steps'"),
     ):
         with pytest.raises(Refused, match=sentence):
             session.restore(given)

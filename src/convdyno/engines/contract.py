@@ -46,7 +46,8 @@ State = dict[str, NDArray[Any]]
     own/ENGINE/...                 what makes going on in the same engine exact to the bit
 
 NAME is a weight's canonical name and its array has the canonical layout, in float32. What a session
-cannot use of the last three it does without.
+cannot use of the last three kinds it does without. With the weights and the state of one instant
+loaded and restored, a session is back at that instant exactly.
 """
 OPTIONAL = ("scale/", "random/", "own/")
 
@@ -178,6 +179,10 @@ def check_state(blueprint: Blueprint, optimiser: Optimiser, state: State) -> Non
     """Refuse a state of another network or another update rule."""
     shapes = state_shapes(blueprint, optimiser)
     found = {name: array for name, array in state.items() if not name.startswith(OPTIONAL)}
+    scales = {name: array for name, array in state.items() if name.startswith("scale/")}
+    if scales:
+        shapes |= dict.fromkeys(("scale/value", "scale/good_steps"), ())
+        found |= scales
     wrong = f"the training state is not of {blueprint.name} with this optimiser: "
     for name in shapes:
         if name not in found:

@@ -79,7 +79,7 @@ class RunningVariances:
         if not state.keys() >= {IMAGES, *names.values()}:
             return
         images = int(state[IMAGES])
-        held = {name: torch.from_numpy(state[key].copy()) for name, key in names.items()}
+        held = {n: torch.from_numpy(np.array(state[key], np.float32)) for n, key in names.items()}
         for name, buffer in held.items():
             plain = self._buffers[name].cpu() * self._bias(name, self.images)
             if not torch.equal(buffer * self._bias(name, images), plain):
