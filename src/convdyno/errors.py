@@ -9,6 +9,7 @@ ConvdynoError                 one clear sentence; carries the exit code
 │   ├── BadWeights            a file of weights that is broken or another network's
 │   ├── BadData               a data set that is damaged, or a path that is none
 │   └── Refused               an engine cannot run this trial; says what it can
+├── LossLost (5)              the loss is no longer a number, or has exploded
 ├── NothingMeasured (4)       the budget ended before the first block
 └── TrialFailed (5)           a worker crashed, hung, ran out of memory or lost its loss to NaN
 """
@@ -61,6 +62,12 @@ class BadData(UsageError):
 
 class Refused(UsageError):
     """A trial that an engine cannot run."""
+
+
+class LossLost(ConvdynoError):
+    """The loss is no longer a number, or no longer means anything."""
+
+    exit_code = 5
 
 
 class NothingMeasured(ConvdynoError):

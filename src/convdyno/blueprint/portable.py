@@ -39,6 +39,8 @@ ITEM_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2,
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
+STATE = "state/"
+"""What training remembers has names that begin so; it is no part of the weights."""
 CANONICAL = ("F32", "F16", "BF16")
 """What a weight may be stored as; the halves are widened to float32 when they are read."""
 
@@ -183,7 +185,8 @@ def load_weights(path: Path, blueprint: Blueprint) -> Weights:
         )
     if missing := [name for name in blueprint.weights if name not in header.tensors]:
         raise BadWeights(f"{path} lacks the weight {missing[0]!r} of {blueprint.name}")
-    if more := [name for name in header.tensors if name not in blueprint.weights]:
+    names = [name for name in header.tensors if not name.startswith(STATE)]
+    if more := [name for name in names if name not in blueprint.weights]:
         raise BadWeights(f"{path} has {_quoted(more[0])}, which is no weight of {blueprint.name}")
     for name, shape in blueprint.weights.items():
         tensor = header.tensors[name]
@@ -211,6 +214,16 @@ def read_tensors(header: Header, names: list[str]) -> Weights:
                 with np.errstate(over="ignore"):
                     arrays[name] = np.asarray(file.get_tensor(name)).astype(np.float32, copy=False)
     return arrays
+
+
+def read_state(header: Header) -> dict[str, NDArray[Any]]:
+    """What training remembered, each array as it was written."""
+    with _reading(header.path), safe_open(header.path, "np") as file:
+        return {
+            name.removeprefix(STATE): np.asarray(file.get_tensor(name))
+            for name in header.tensors
+            if name.startswith(STATE)
+        }
 
 
 def check_values(what: str, blueprint: Blueprint, weights: Weights) -> None:

@@ -15,16 +15,17 @@ Examples:
   convdyno list engines --json
 """
 
-KINDS = ("networks", "engines", "data")
+KINDS = ("networks", "engines", "data", "recipes")
 
 
 def list_(
-    what: Annotated[str, typer.Argument(help="networks, engines or data")] = "networks",
+    what: Annotated[str, typer.Argument(help="networks, engines, data or recipes")] = "networks",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List the networks, the engines or the data sources."""
+    """List the networks, the engines, the data sources or the recipes."""
     kind = one_of("list", KINDS)(what)
-    rows = {"networks": _networks, "engines": _engines, "data": _data}[kind]()
+    found = {"networks": _networks, "engines": _engines, "data": _data, "recipes": _recipes}
+    rows = found[kind]()
     if as_json:
         typer.echo(json.dumps({kind: rows}, indent=1))
         return
@@ -73,3 +74,22 @@ def _data() -> list[dict[str, Any]]:
     from convdyno.data import SOURCES
 
     return [{"data": name, "what": what} for name, what in SOURCES.items()]
+
+
+def _recipes() -> list[dict[str, Any]]:
+    from convdyno.trial.recipes import RECIPES
+
+    return [
+        {
+            "recipe": recipe.name,
+            "epochs": round(recipe.epochs),
+            "rule": recipe.optimiser.kind,
+            "rate": recipe.optimiser.rate,
+            "for batch": recipe.rate_for or "any",
+            "schedule": recipe.schedule.kind,
+            "precision": recipe.precision,
+            "note": recipe.note,
+            "published": recipe.expected,
+        }
+        for recipe in RECIPES.values()
+    ]

@@ -8,7 +8,19 @@ import sys
 import typer
 
 from convdyno import __version__
-from convdyno.cli import bench, certify, data, data_speed, doctor, listing, results, show, weights
+from convdyno.cli import (
+    bench,
+    certify,
+    data,
+    data_speed,
+    doctor,
+    evaluate,
+    listing,
+    results,
+    show,
+    train,
+    weights,
+)
 from convdyno.errors import ConvdynoError
 
 app = typer.Typer(
@@ -19,7 +31,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (bench.bench, certify.certify, listing.list_, show.show, doctor.doctor):
+COMMANDS = (
+    bench.bench, train.train, evaluate.eval_, certify.certify, listing.list_, show.show,
+    doctor.doctor,
+)  # fmt: skip
+for command in COMMANDS:
     app.command(name=command.__name__.rstrip("_"), epilog=command.__globals__["EXAMPLES"])(command)
 data.app.command("speed", epilog=data_speed.EXAMPLES)(data_speed.speed)
 app.add_typer(data.app, name="data")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,16 @@ class LocalWorker:
     def ask(
         self, do: str, *, silence: float, until: float | None = None, **more: Any
     ) -> dict[str, Any]:
-        """Send one command and sleep until its answer.
+        """Send one command and sleep until its answer; `events` explains the times."""
+        for answer in self.events(do, silence=silence, until=until, **more):
+            if answer["event"] != "progress":
+                return answer
+        raise AssertionError("events end with a failure or not at all")
+
+    def events(
+        self, do: str, *, silence: float, until: float | None = None, **more: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Send one command and give every line of its answer, for as long as somebody takes them.
 
         `silence` is how many seconds may pass without a line before the worker counts as hung;
         `until` is a `time.monotonic` moment after which the answer is no longer wanted.
@@ -69,8 +78,12 @@ class LocalWorker:
             answer = json.loads(self._line(do, silence, until))
             if answer["event"] == "failed":
                 raise TrialFailed(answer["status"], answer["reason"])
-            if answer["event"] != "progress":
-                return dict(answer)
+            yield dict(answer)
+
+    def nudge(self) -> None:
+        """Ask the process to finish what it is doing; training saves a checkpoint then."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
 
     def pause(self) -> None:
         """Stop the process where it is, so that its spinning threads cost the others nothing."""
@@ -144,6 +157,8 @@ _DOING = {
     "probe": "probing the device's peak",
     "pose": "choosing what to compute",
     "answer": "computing what the certificate asks",
+    "train": "training",
+    "evaluate": "evaluating",
     "close": "closing",
 }
 

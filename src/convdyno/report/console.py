@@ -116,6 +116,30 @@ class Screen:
         self.line(f"distance from the float64 reference; at most: {limits}")
         self.line(f"certificate {certificate.hash[:12]}")
 
+    def evaluation(self, file: str, trial: Trial, found: dict[str, Any]) -> None:
+        """What a checkpoint got right."""
+        self.line(f"{file}: {trial.network} after {noun(found['step'], 'step')}", style="bold")
+        average = ", moving average of the weights" if found["averaged"] else ""
+        self.line(f"{trial.engine}, {trial.precision}, {trial.data}, all test images{average}")
+        for kind in ("top1", "top5"):
+            low, high = found[f"{kind}_interval"]
+            self.line(
+                f"top-{kind[-1]}  {100 * found[kind]:.2f} % [{100 * low:.2f}, {100 * high:.2f}]  "
+                f"({found[f'{kind}_images']} of {found['images']})"
+            )
+        self.line(f"loss   {found['loss']:.4f}")
+        if "classes" in found:
+            self.table([one | {"top1": percent(one["top1"])} for one in found["classes"]])
+            names = [one["name"] for one in found["classes"]]
+            pairs = [
+                (count, names[i], names[j])
+                for i, counts in enumerate(found["confusion"])
+                for j, count in enumerate(counts)
+                if i != j and count
+            ]
+            for count, truth, answer in sorted(pairs, reverse=True)[:MOST_COMPARISONS]:
+                self.line(f"{noun(count, 'image')} of {truth!r} taken for {answer!r}")
+
     def results(self, rows: Sequence[Row]) -> None:
         """One line a record."""
         self.table(

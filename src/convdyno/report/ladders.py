@@ -70,7 +70,8 @@ class Climbed:
             yield f"  {name:<13}{'█' * width:<{BAR}} {_with_interval(share)}"
         alone = f"{rate(self.device_rate)} images/s"
         if self.loader_rate is not None:
-            yield f"alone, the loader gives {rate(self.loader_rate)} and the device takes {alone}"
+            loader = f"{rate(self.loader_rate)} images/s"
+            yield f"alone, the loader gives {loader} and the device takes {alone}"
 
 
 def climbed(rows: Sequence[Row]) -> list[Climbed]:

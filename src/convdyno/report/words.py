@@ -34,6 +34,14 @@ def span(seconds: float | None) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def clock(seconds: float) -> str:
+    """A length of time: 4:07, 1:02:30."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    short = f"{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+    return f"{hours}:{short}" if hours else short
+
+
 def percent(share: float | None) -> str:
     """A share of one."""
     return (

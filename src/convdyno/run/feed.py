@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.data import SOURCES
@@ -18,8 +18,11 @@ from convdyno.errors import BadData, Refused
 from convdyno.results.record import Peak
 from convdyno.trial.spec import Trial
 
-CACHED_BYTES = 1 << 30
-"""Decoded images that a rung holds in memory, at the most."""
+if TYPE_CHECKING:
+    from convdyno.data.damage import Tolerance
+    from convdyno.data.pipeline import Cache, Pipeline
+    from convdyno.data.source import Source
+
 ALONE_SECONDS = 2.0
 """How long the loader is run alone."""
 
@@ -106,14 +109,15 @@ def _real(session: Session, blueprint: Blueprint, trial: Trial) -> Feed:
     where = trial.staged.partition("=")[2] if trial.staged else trial.data
     if trial.staged:
         forget(Path(where))
-    kept = ExitStack()
-    source = open_source(where, "train" if trial.mode == "train" else "validation")
+    kept, training = ExitStack(), trial.mode == "train"
+    source = open_source(where, "train" if training else "validation")
     if not isinstance(source, Arrays):
         kept.callback(source.close)
-    if trial.mode == "infer" and len(source) < trial.batch:
+    if not training and len(source) < trial.batch:
         raise BadData(f"{where} has {len(source)} images, fewer than one batch of {trial.batch}")
     tolerance = Tolerance(trial.on_bad, len(source))
-    stream = _Stream(source, blueprint, trial, tolerance)
+    make = partial(make_pipeline, source, blueprint, trial, train=training, tolerance=tolerance)
+    stream = _Stream(make, trial.batch)
     kept.callback(stream.close)
     facts = {
         **{k: v for k, v in asdict(source.facts).items() if k not in ("classes", "path")},
@@ -137,40 +141,50 @@ def _real(session: Session, blueprint: Blueprint, trial: Trial) -> Feed:
     return Feed(run, stream, lambda: stream.wait_seconds, facts, kept)
 
 
+def make_pipeline(
+    source: Source,
+    blueprint: Blueprint,
+    trial: Trial,
+    *,
+    train: bool,
+    start: tuple[int, int] = (0, 0),
+    tolerance: Tolerance | None = None,
+) -> Pipeline:
+    """The batches of a split as a trial wants them."""
+    from convdyno.data import augment
+    from convdyno.data.pipeline import Pipeline
+    from convdyno.data.source import Arrays
+
+    wanted = {name: getattr(trial, name) for name in ("crop", "view", "resize", "colour")}
+    chosen = {name: word for name, word in wanted.items() if word != "auto"}
+    cache: Cache = "none"
+    if not isinstance(source, Arrays) and (trial.rung == "bytes" or trial.rung == "decoded"):
+        cache = trial.rung
+    height, width, channels = blueprint.image
+    return Pipeline(
+        source,
+        batch=trial.batch,
+        image=(height, width, channels),
+        train=train,
+        transform=replace(augment.usual(source.facts.kind), **chosen),
+        seed=trial.seed,
+        threads=trial.input_threads,
+        prefetch=trial.prefetch,
+        decoder=trial.decoder,
+        tolerance=tolerance,
+        classes=blueprint.classes,
+        start=start,
+        cache=cache,
+    )
+
+
 class _Stream:
     """Full batches without end: training goes on for ever, and evaluation begins again."""
 
-    def __init__(self, source: Any, blueprint: Blueprint, trial: Trial, tolerance: Any) -> None:
-        from convdyno.data import augment
-        from convdyno.data.pipeline import Pipeline
-        from convdyno.data.source import Arrays
-
-        transform = augment.usual(source.facts.kind)
-        chosen = {
-            name: getattr(trial, name)
-            for name in ("crop", "view", "resize", "colour")
-            if getattr(trial, name) != "auto"
-        }
-        rung = "none" if trial.rung == "source" or isinstance(source, Arrays) else trial.rung
-        height, width, channels = blueprint.image
-        self._make = partial(
-            Pipeline,
-            source,
-            batch=trial.batch,
-            image=(height, width, channels),
-            train=trial.mode == "train",
-            transform=replace(transform, **chosen),
-            seed=trial.seed,
-            threads=trial.input_threads,
-            prefetch=trial.prefetch,
-            decoder=trial.decoder,
-            tolerance=tolerance,
-            classes=blueprint.classes,
-            cache=rung if rung in ("bytes", "decoded") else "none",
-        )
-        self._full = trial.batch
+    def __init__(self, make: Callable[[], Pipeline], batch: int) -> None:
+        self._make, self._full = make, batch
         self._before = 0.0
-        self._pipeline = self._make()
+        self._pipeline = make()
 
     @property
     def wait_seconds(self) -> float:

@@ -71,11 +71,17 @@ def pose(reference: Engine, blueprint: Blueprint) -> Question:
     return best
 
 
-def answer(engine: Engine, name: str, question: Question, kernels: str = "native") -> Evidence:
-    """Class scores, first loss, gradients, and every weight after a few steps."""
+def answer(
+    engine: Engine, name: str, question: Question, kernels: str = "native", *, brief: bool = False
+) -> Evidence:
+    """Class scores, first loss, gradients, and every weight after a few steps.
+
+    A brief answer leaves the gradients out, which the steps show too, and costs a program less.
+    """
     session, batch = _open(engine, name, question, kernels)
     evidence = {"logits": session.logits(batch)}
-    evidence |= {f"gradient/{n}": g for n, g in session.gradients(batch).items()}
+    if not brief:
+        evidence |= {f"gradient/{n}": g for n, g in session.gradients(batch).items()}
     session.train_step(batch)
     evidence["loss"] = np.array([session.loss()], np.float32)
     for _ in range(STEPS - 1):

@@ -12,6 +12,8 @@ framework prints goes to standard error instead. Any failed run can be repeated 
 | `{"do": "measure", "turn": 0, "blocks": 5}` | `measured`: the blocks |
 | `{"do": "probe"}`                       | `probed`: peaks |
 | `{"do": "pose", ...}`, `{"do": "answer", ...}` | files that a certificate is made of |
+| `{"do": "train", "training": {...}, ...}` | `begun`, `step`s, `evaluated`, `saved`, `trained` |
+| `{"do": "evaluate", "checkpoint": ...}` | `evaluated` |
 | `{"do": "close"}`                       | `closed`: last loss, memory; the process ends |
 
 While opening, `progress` lines tell that it is alive. A failure is answered by `failed` with a
@@ -36,12 +38,8 @@ from typing import Any, TextIO
 
 import psutil
 
-from convdyno.errors import ConvdynoError, Refused, UsageError
+from convdyno.errors import ConvdynoError, LossLost, Refused, UsageError
 from convdyno.trial.spec import Trial
-
-
-class LossLost(Exception):
-    """The loss is no longer a number."""
 
 
 class Worker:
@@ -155,7 +153,7 @@ class Worker:
 
     def answer(
         self, engine: str, blueprint: str, question: str, to: str, kernels: str = "native",
-        node: str | None = None,
+        node: str | None = None, brief: bool = False,
     ) -> None:  # fmt: skip
         """Write what an engine computes to a file: all evidence, or the values of one node."""
         from convdyno.blueprint.graph import Blueprint
@@ -168,11 +166,37 @@ class Worker:
         calm = Blueprint.from_json(blueprint).without_dropout()
         asked = prove.load_question(question, calm)
         if node is None:
-            evidence = prove.answer(self.engine, engine, asked, kernels)
+            evidence = prove.answer(self.engine, engine, asked, kernels, brief=brief)
         else:
             evidence = prove.values_of(self.engine, engine, asked, node)
         prove.save(evidence, to)
         self.say("answered")
+
+    def train(self, training: dict[str, Any], watching: dict[str, Any], folder: str) -> None:
+        """Train on from the folder's latest checkpoint, if any; SIGTERM saves and ends."""
+        from convdyno.run.train import Trainer
+        from convdyno.trial.training import Training, Watching
+
+        wanted = Training.model_validate(training)
+        self.trial = wanted.trial
+        trainer = Trainer(wanted, Watching.model_validate(watching), Path(folder), self.say)
+        self.engine = trainer.engine
+
+        def stop(*_: object) -> None:
+            trainer.stopping = True
+
+        signal.signal(signal.SIGTERM, stop)
+        trainer.run()
+
+    def evaluate(self, checkpoint: str, trial: dict[str, Any], averaged: bool, full: bool) -> None:
+        """Count what a checkpoint's network gets right over all images of a split."""
+        from convdyno.run.train import evaluate_checkpoint
+
+        self.trial = Trial.model_validate(trial)
+        found = evaluate_checkpoint(
+            Path(checkpoint), self.trial, self.say, averaged=averaged, full=full
+        )
+        self.say("evaluated", **found)
 
     def close(self) -> None:
         """Say what is left to say, and end."""
@@ -215,6 +239,8 @@ def main() -> None:
         "probe": worker.probe,
         "pose": worker.pose,
         "answer": worker.answer,
+        "train": worker.train,
+        "evaluate": worker.evaluate,
         "close": worker.close,
     }
     for line in sys.stdin:

@@ -59,7 +59,8 @@ class Candidate:
 class Examination:
     """The reference and some engines, each in a live worker, ready to examine networks.
 
-    A certificate computes and does not time, so the engines answer side by side.
+    A certificate computes and does not time, so the engines answer side by side. A brief one does
+    without the gradients themselves; the updates that they make are compared all the same.
     """
 
     def __init__(
@@ -67,9 +68,11 @@ class Examination:
         candidates: Iterable[Candidate],
         kernels: str,
         environment: Mapping[str, str] | None = None,
+        *,
+        brief: bool = False,
     ) -> None:
         self._candidates, self._kernels = list(candidates), kernels
-        self._environment = environment
+        self._environment, self._brief = environment, brief
         self._workers: dict[str, LocalWorker] = {}
 
     def __enter__(self) -> Self:
@@ -87,7 +90,7 @@ class Examination:
         for engine in ("reference", *(c.engine for c in self._candidates)):
             if engine not in self._workers:
                 self._workers[engine] = LocalWorker(self._environment)
-        case = _Case(subject, Path(self._folder.name), self._workers, self._kernels)
+        case = _Case(subject, Path(self._folder.name), self._workers, self._kernels, self._brief)
         condition = case.pose()
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             proofs = tuple(pool.map(case.examine, self._candidates))
@@ -109,10 +112,15 @@ class _Case:
     """One subject, the reference's answer to it, and the files in between."""
 
     def __init__(
-        self, subject: Subject, folder: Path, workers: dict[str, LocalWorker], kernels: str
+        self,
+        subject: Subject,
+        folder: Path,
+        workers: dict[str, LocalWorker],
+        kernels: str,
+        brief: bool,
     ) -> None:
         self._subject, self._folder, self._workers = subject, folder, workers
-        self._kernels = kernels
+        self._kernels, self._brief = kernels, brief
         self._question = str(folder / "question.safetensors")
         self._oracle = Lock()
         self.lost: list[str] = []
@@ -154,6 +162,7 @@ class _Case:
             engine=engine,
             kernels="native" if engine == "reference" else self._kernels,
             node=node,
+            brief=self._brief,
             blueprint=self._subject.blueprint,
             question=self._question,
             to=str(path),

@@ -1,0 +1,105 @@
+"""`convdyno eval`: what a trained network gets right, counted over all images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from convdyno.cli import parse
+from convdyno.errors import BadWeights, TrialFailed, UsageError
+
+EXAMPLES = """\b
+Examples:
+  convdyno eval runs/fm --data fashion-mnist --engine jax
+  convdyno eval runs/r50/best.safetensors --data imagenet/ --view centre --json
+\b
+Exit codes: 0 done, 2 bad usage, 5 the engine failed.
+"""
+
+
+def eval_(
+    checkpoint: Annotated[Path, typer.Argument(help="A run's folder, or one of its files.")],
+    data: Annotated[
+        str | None, typer.Option(help="A name or a path; default: what it was trained on.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Any engine; default: the one that trained it.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Images at a time.", min=1)] = None,
+    precision: Annotated[
+        str, typer.Option(help="fp32, bf16, fp16; weights are stored in float32.")
+    ] = "fp32",
+    view: Annotated[
+        str | None, typer.Option(help="squash, centre, centre-1.145, whole; default: as trained.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The weights themselves, not their moving average.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Also each class, and which are confused.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = "auto",
+    watchdog: Annotated[str, typer.Option(help="A worker silent for so long has hung.")] = "10m",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Evaluate a checkpoint: top-1, top-5 and loss over every test image exactly once."""
+    from convdyno.blueprint.portable import read_header
+    from convdyno.cli.cells import look_into
+    from convdyno.engines import registry
+    from convdyno.report.console import Screen
+    from convdyno.report.document import to_json
+    from convdyno.run.checkpoint import latest, standing_of
+    from convdyno.trial.spec import make_trial
+
+    file = latest(checkpoint) if checkpoint.is_dir() else checkpoint
+    if file is None:
+        raise BadWeights(f"there is no checkpoint in {checkpoint}")
+    standing = standing_of(read_header(file))
+    trained = standing.training.trial
+    engines = registry.chosen(engine or trained.engine)
+    if len(engines) != 1:
+        raise UsageError(f"evaluation is by one engine, not by {', '.join(engines)}")
+    values: dict[str, Any] = trained.model_dump(mode="json") | {
+        "engine": engines[0],
+        "mode": "infer",
+        "auxiliary": False,
+        "loss_scale": None,
+        "data": data or trained.data,
+        "batch": batch or trained.batch,
+        "precision": precision,
+        "view": view or trained.view,
+        "device": device,
+        "kernels": "native",
+        "threads": None,
+    }
+    trial = make_trial(**values)
+    look_into(trial.data, "validation")
+    found = _evaluate(file, trial, parse.duration("--watchdog")(watchdog), not raw, full)
+    if as_json:
+        typer.echo(to_json({"format": 1, "checkpoint": str(file)} | found))
+    else:
+        Screen().evaluation(str(file), trial, found)
+
+
+def _evaluate(file: Path, trial: Any, silence: float, averaged: bool, full: bool) -> dict[str, Any]:
+    from convdyno.launch.local import LocalWorker
+
+    worker = LocalWorker()
+    try:
+        found = worker.ask(
+            "evaluate",
+            silence=silence,
+            checkpoint=str(file),
+            trial=trial.model_dump(mode="json"),
+            averaged=averaged,
+            full=full,
+        )
+    except TrialFailed as failure:
+        if failure.status == "refused":
+            raise UsageError(str(failure)) from None
+        raise
+    finally:
+        worker.end()
+    return {key: value for key, value in found.items() if key != "event"}

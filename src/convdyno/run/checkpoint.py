@@ -1,0 +1,162 @@
+"""Checkpoints: one safetensors file with weights, optimiser state and where training stands.
+
+Written under a temporary name, synced and renamed, so a kill at any moment leaves the old file or
+the new one. The weights in it are read by `convdyno weights` like any others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.portable import (
+    STATE,
+    Header,
+    describe,
+    load_weights,
+    read_header,
+    read_state,
+    write_tensors,
+)
+from convdyno.blueprint.weights import Weights
+from convdyno.engines.contract import State
+from convdyno.errors import BadWeights
+from convdyno.trial.training import Training
+
+NAME = re.compile(r"checkpoint-([0-9]{1,12})\.safetensors")
+BEST = "best.safetensors"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where training stands, and what it has come to."""
+
+    training: Training
+    step: int
+    """Updates made."""
+    epoch: int
+    batch: int
+    """The place of the next batch in the data."""
+    classes: tuple[str, ...]
+    seconds: float = 0.0
+    """Of training so far, without evaluations and checkpoints."""
+    best: float | None = None
+    """The highest top-1 accuracy so far."""
+
+
+def save(
+    path: Path, blueprint: Blueprint, weights: Weights, state: State, standing: Standing
+) -> None:
+    """Write a checkpoint."""
+    width = standing.training.trial.width
+    note = f"step {standing.step}, epoch {standing.epoch}, batch {standing.batch}"
+    metadata = describe(blueprint, width, note) | {
+        "training": standing.training.model_dump_json(),
+        "class_names": json.dumps(standing.classes),
+        "standing": json.dumps(
+            {
+                name: getattr(standing, name)
+                for name in ("step", "epoch", "batch", "seconds", "best")
+            }
+        ),
+    }
+    arrays = {name: np.ascontiguousarray(weights[name], np.float32) for name in blueprint.weights}
+    arrays |= {STATE + name: np.ascontiguousarray(array) for name, array in state.items()}
+    write_tensors(path, arrays, metadata)
+    _sync(path.parent)
+
+
+def standing_of(header: Header) -> Standing:
+    """What a checkpoint's header says, checked."""
+    words = header.metadata
+    try:
+        numbers = json.loads(words["standing"])
+        names = json.loads(words["class_names"])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("class names must be texts")
+        found = Standing(
+            training=Training.model_validate_json(words["training"]),
+            step=int(numbers["step"]),
+            epoch=int(numbers["epoch"]),
+            batch=int(numbers["batch"]),
+            classes=tuple(names),
+            seconds=float(numbers["seconds"]),
+            best=None if numbers["best"] is None else float(numbers["best"]),
+        )
+    except KeyError as missing:
+        raise BadWeights(f"{header.path} is no checkpoint: its header lacks {missing}") from None
+    except ValidationError as wrong:
+        place = ".".join(map(str, wrong.errors()[0]["loc"]))
+        raise BadWeights(
+            f"{header.path} is no checkpoint that this version can read: "
+            f"{place}: {wrong.errors()[0]['msg']}"
+        ) from None
+    except (ValueError, TypeError, OverflowError, RecursionError) as wrong:
+        raise BadWeights(f"{header.path} is no checkpoint: {str(wrong)[:200]}") from None
+    if min(found.step, found.epoch, found.batch) < 0:
+        raise BadWeights(f"{header.path} is no checkpoint: it stands before its beginning")
+    return found
+
+
+def load(path: Path, blueprint: Blueprint) -> tuple[Weights, State, Standing]:
+    """A checkpoint of this network; anything else is refused."""
+    header = read_header(path)
+    standing = standing_of(header)
+    return load_weights(path, blueprint), read_state(header), standing
+
+
+def latest(folder: Path) -> Path | None:
+    """The newest checkpoint of a folder."""
+    found = {int(match[1]): file for file, match in _checkpoints(folder)}
+    return found[max(found)] if found else None
+
+
+def name(step: int) -> str:
+    """What a checkpoint's file is called."""
+    return f"checkpoint-{step:09d}.safetensors"
+
+
+def drop_old(folder: Path, keep: int) -> None:
+    """Remove all but the newest checkpoints, and what a killed process left half-written."""
+    for file in sorted(file for file, _ in _checkpoints(folder))[:-keep]:
+        file.unlink(missing_ok=True)
+    for part in folder.glob(".*.safetensors-*.part"):
+        part.unlink(missing_ok=True)
+
+
+def mark_best(path: Path) -> None:
+    """Let `best.safetensors` be this checkpoint, which may be dropped later."""
+    part = path.with_name(f".{BEST}-{os.getpid()}.part")
+    part.unlink(missing_ok=True)
+    try:
+        try:
+            os.link(path, part)
+        except OSError:  # Not every file system has links.
+            shutil.copyfile(path, part)
+        part.replace(path.with_name(BEST))
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _checkpoints(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [(file, match) for file in files if (match := NAME.fullmatch(file.name))]
+
+
+def _sync(folder: Path) -> None:
+    """Make sure that a rename is on the disk too."""
+    with contextlib.suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

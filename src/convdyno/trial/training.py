@@ -1,0 +1,56 @@
+"""What to train: a trial, and how long, how fast and how often to look."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from convdyno.trial.schedule import Schedule
+from convdyno.trial.spec import Trial
+
+
+class Training(BaseModel):
+    """Everything that decides what comes out of training."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trial: Trial
+    """Its optimiser's rate is the base that the schedule multiplies."""
+    recipe: str = ""
+    """The name of the recipe that the numbers came from."""
+    epochs: Annotated[float, Field(gt=0)]
+    schedule: Schedule = Schedule()
+    evaluate_every: Annotated[float, Field(gt=0)] = 1.0
+    """Epochs."""
+    until: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The top-1 accuracy at which training stops."""
+
+    @property
+    def digest(self) -> str:
+        """What has to agree for one run to go on where another stopped; engines may change."""
+        data = self.model_dump(mode="json", exclude={"until", "evaluate_every", "recipe"})
+        for free in ("engine", "threads", "device", "input_threads", "prefetch", "decoder"):
+            data["trial"].pop(free)
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+    def rate(self, epoch: float) -> float:
+        """The learning rate at a moment of training."""
+        return self.trial.optimiser.rate * self.schedule.multiple(epoch, self.epochs)
+
+
+class Watching(BaseModel):
+    """How often training is looked at and saved; nothing of it changes the outcome."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    display_every: Annotated[int, Field(ge=1)] | None = None
+    """Steps; None is by time."""
+    display_seconds: Annotated[float, Field(gt=0)] = 1.0
+    save_seconds: Annotated[float, Field(gt=0)] = 600.0
+    summary_seconds: Annotated[float, Field(gt=0)] = 600.0
+    """Between images and histograms for TensorBoard."""
+    keep: Annotated[int, Field(ge=1)] = 3
+    """How many of the latest checkpoints stay."""
