@@ -40,7 +40,7 @@ def compiled():
 
 @pytest.fixture(scope="module")
 def op_by_op():
-    with Examination(candidates(), "native", {"JAX_DISABLE_JIT": "1"}) as made:
+    with Examination(candidates(), "native", brief=True) as made:
         yield made
 
 

@@ -14,16 +14,24 @@ SESSIONS = {
     "tensorflow": tensorflow_sessions.open_session,
 }
 
+QUICK = ("all together", "dynamic", "dropout")
+
 
 @pytest.fixture(params=SESSIONS)
 def open_session(request):
     return SESSIONS[request.param]
 
 
-@pytest.mark.parametrize("way", sameness.GOING_ON)
+@pytest.mark.parametrize("way", QUICK)
 def test_interrupted_training_is_the_same_training(open_session, way):
     build, values = sameness.GOING_ON[way]
     sameness.check_resume(open_session, build(), **values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", sorted(sameness.GOING_ON.keys() - set(QUICK)))
+def test_interrupted_training_is_the_same_training_in_every_way(open_session, way):
+    test_interrupted_training_is_the_same_training(open_session, way)
 
 
 def test_interrupted_training_is_the_same_training_in_the_other_layout():

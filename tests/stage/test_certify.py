@@ -22,7 +22,7 @@ from convdyno.zoo.registry import small_form
 class InThisProcess:
     """A worker without a process, so that a test can reach into its engine."""
 
-    def __init__(self, environment: object) -> None:
+    def __init__(self) -> None:
         self._out = io.StringIO()
         self._worker = Worker(self._out)
 

@@ -31,7 +31,7 @@ Examples:
   convdyno bench deepmnist --data fashion-mnist --stage-from scratch=/mnt/scratch,local=/tmp
   convdyno bench --network mypackage.nets:tiny --image-size 64
 \b
-Exit codes: 0 done, 2 bad usage, 4 nothing was measured, 5 a trial failed.
+Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial failed.
 """
 
 
@@ -263,6 +263,8 @@ def _report(
         typer.echo(to_json(bench_document(rows, compared, ladders, out)))
     else:
         Screen().bench(rows, compared, ladders)
+    if all(row.status == "refused" for row in rows):
+        raise typer.Exit(2)
     if any(row.status not in ("ok", "interrupted") for row in rows):
         raise typer.Exit(5)
     unmeasured = [row for row in rows if row.images_per_second is None]

@@ -129,7 +129,7 @@ class Pipeline:
         cache: Cache = "none",
         cached: int = 512,
     ) -> None:
-        threads = threads or _cores()
+        threads = threads or cores()
         if threads < 1 or prefetch < 1:
             raise UsageError("a pipeline needs at least one thread and one batch ahead")
         if cache not in CACHES:
@@ -356,7 +356,8 @@ class _Crew:
                 self._ready.notify_all()
 
 
-def _cores() -> int:
+def cores() -> int:
+    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,6 +20,9 @@ __all__ = [
     "Batch",
     "Engine",
     "Fitter",
+    "HasLoader",
+    "Material",
+    "OpByOp",
     "Optimiser",
     "Probe",
     "Session",
@@ -139,6 +143,9 @@ class Fitter(Protocol):
     def fit(self, batch: Batch, steps: int) -> None:
         """So many steps of the trial's mode on one batch."""
 
+    def fit_from(self, batches: Iterator[Batch], steps: int) -> None:
+        """So many steps of the trial's mode, each on a batch of its own."""
+
 
 class Engine(Protocol):
     """A framework, imported; made once per worker process."""
@@ -151,6 +158,48 @@ class Engine(Protocol):
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether an exception means that the device's memory did not suffice."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """Real data as a framework's own loader takes them: exactly one of the first three."""
+
+    files: Sequence[tuple[str, int]] | None
+    """Paths of images, each with its label."""
+    records: Sequence[str] | None
+    """TFRecord files."""
+    arrays: tuple[NDArray[np.uint8], NDArray[np.int64]] | None
+    first_label: int
+    """The label of the first class in the records."""
+    image: tuple[int, int, int]
+    """Height, width and channels that are wanted."""
+    train: bool
+    batch: int
+    seed: int
+    threads: int
+    prefetch: int
+    area: tuple[float, float]
+    """Of a random crop, as a share of the image."""
+    aspect: tuple[float, float]
+    jitter: bool
+    """Random colours."""
+    antialias: bool
+
+
+@runtime_checkable
+class HasLoader(Protocol):
+    """An engine whose framework has a way of its own to read images."""
+
+    def batches(self, material: Material) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Batches of NHWC bytes and labels, made as the framework's users make them."""
+
+
+@runtime_checkable
+class OpByOp(Protocol):
+    """An engine that usually compiles a network as a whole, and can do without."""
+
+    def op_by_op(self) -> AbstractContextManager[object]:
+        """Run the same ops one after the other from here on: slower steps, no long compilation."""
 
 
 def normalise(images: NDArray[np.uint8]) -> NDArray[np.float32]:

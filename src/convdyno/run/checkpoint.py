@@ -51,6 +51,14 @@ class Standing:
     """Of training so far, without evaluations and checkpoints."""
     best: float | None = None
     """The highest top-1 accuracy so far."""
+    best_step: int = -1
+    """When that was."""
+    evaluated: int = -1
+    """The step of the latest evaluation."""
+
+
+NUMBERS = ("step", "epoch", "batch", "seconds", "best", "best_step", "evaluated")
+"""What the header says of a standing besides the training and the classes."""
 
 
 def save(
@@ -62,12 +70,7 @@ def save(
     metadata = describe(blueprint, width, note) | {
         "training": standing.training.model_dump_json(),
         "class_names": json.dumps(standing.classes),
-        "standing": json.dumps(
-            {
-                name: getattr(standing, name)
-                for name in ("step", "epoch", "batch", "seconds", "best")
-            }
-        ),
+        "standing": json.dumps({name: getattr(standing, name) for name in NUMBERS}),
     }
     arrays = {name: np.ascontiguousarray(weights[name], np.float32) for name in blueprint.weights}
     arrays |= {STATE + name: np.ascontiguousarray(array) for name, array in state.items()}
@@ -91,6 +94,8 @@ def standing_of(header: Header) -> Standing:
             classes=tuple(names),
             seconds=float(numbers["seconds"]),
             best=None if numbers["best"] is None else float(numbers["best"]),
+            best_step=int(numbers["best_step"]),
+            evaluated=int(numbers["evaluated"]),
         )
     except KeyError as missing:
         raise BadWeights(f"{header.path} is no checkpoint: its header lacks {missing}") from None
@@ -127,7 +132,8 @@ def name(step: int) -> str:
 
 def drop_old(folder: Path, keep: int) -> None:
     """Remove all but the newest checkpoints, and what a killed process left half-written."""
-    for file in sorted(file for file, _ in _checkpoints(folder))[:-keep]:
+    found = sorted(_checkpoints(folder), key=lambda pair: int(pair[1][1]))
+    for file, _ in found[:-keep]:
         file.unlink(missing_ok=True)
     for part in folder.glob(".*.safetensors-*.part"):
         part.unlink(missing_ok=True)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from convdyno.blueprint.portable import read_header
+from convdyno.data.damage import Tolerance
+from convdyno.data.recognise import open_source
+from convdyno.data.source import Arrays
 from convdyno.data.synthetic import HostBatch
-from convdyno.engines.contract import Session
+from convdyno.engines.contract import Engine, Session
+from convdyno.errors import BadData, LossLost, UsageError
+from convdyno.run import checkpoint
+from convdyno.run.feed import blueprint_of, make_pipeline
 from convdyno.stats.accuracy import wilson
+from convdyno.trial.spec import Trial
 
 TOP = 5
 
@@ -63,6 +75,8 @@ def evaluate(session: Session, batches: Iterable[HostBatch], classes: int) -> Ev
     for pixels, labels in batches:
         truth = labels.copy()
         scores = session.logits(session.place(pixels, labels)).astype(np.float64)
+        if not np.isfinite(scores).all():
+            raise LossLost("the network's scores of some test images are not finite numbers")
         own = scores[np.arange(len(truth)), truth][:, None]
         # How many classes come before the right one; an equal score does if its class is lower.
         lower = np.arange(scores.shape[1])[None, :] < truth[:, None]
@@ -73,4 +87,73 @@ def evaluate(session: Session, batches: Iterable[HostBatch], classes: int) -> Ev
         highest = scores.max(axis=1, keepdims=True)
         loss += float((np.log(np.exp(scores - highest).sum(axis=1)) - (own - highest)[:, 0]).sum())
         np.add.at(confusion, (truth, scores.argmax(axis=1)), 1)
-    return Evaluation(images, top1, top5, loss / max(1, images), confusion)
+    if not images:
+        raise BadData("there is no test image that can be read")
+    return Evaluation(images, top1, top5, loss / images, confusion)
+
+
+def alive(batches: Iterable[HostBatch], say: Callable[..., None]) -> Iterator[HostBatch]:
+    """Batches as they come, with a sign of life about once a second."""
+    last = time.perf_counter()
+    for batch in batches:
+        yield batch
+        if (now := time.perf_counter()) - last > 1:
+            last = now
+            say("progress", what="evaluating")
+
+
+class Candidate:
+    """A checkpoint to be evaluated: its weights without auxiliary heads, and its test images.
+
+    The trial says which engine looks at which data, and has the network as it was trained.
+    """
+
+    def __init__(self, path: Path, trial: Trial, *, averaged: bool = True) -> None:
+        self._trial = trial
+        trained = checkpoint.standing_of(read_header(path)).training.trial
+        weights, state, standing = checkpoint.load(path, blueprint_of(trained))
+        self._step, self._classes = standing.step, standing.classes
+        self._blueprint = blueprint_of(trial)
+        prefix = "average/"
+        self._averaged = averaged and all(prefix + name in state for name in weights)
+        chosen = {n: state[prefix + n] for n in weights} if self._averaged else weights
+        self._weights = {name: chosen[name] for name in self._blueprint.weights}
+        self._source = open_source(trial.data, "validation")
+        found = self._source.facts.classes
+        if found != standing.classes:
+            raise UsageError(
+                f"{trial.data} has other classes than {path} was trained on "
+                f"({len(found)} and {len(standing.classes)}; the first that differs "
+                f"is {_first_difference(found, standing.classes)})"
+            )
+
+    def evaluate(
+        self, engine: Engine, say: Callable[..., None], *, full: bool = False
+    ) -> dict[str, Any]:
+        """What it gets right, and what it took to find out."""
+        trial, source = self._trial, self._source
+        tolerance = Tolerance(trial.on_bad, len(source))
+        with ExitStack() as kept:
+            if not isinstance(source, Arrays):
+                kept.callback(source.close)
+            session = engine.open(self._blueprint, trial, self._weights)
+            pipeline = kept.enter_context(
+                make_pipeline(source, self._blueprint, trial, train=False, tolerance=tolerance)
+            )
+            start = time.perf_counter()
+            found = evaluate(session, alive(pipeline, say), self._blueprint.classes)
+            return found.to_data(self._classes, full=full) | {
+                "step": self._step,
+                "averaged": self._averaged,
+                "skipped": tolerance.count,
+                "seconds": time.perf_counter() - start,
+                "versions": engine.versions(),
+                "input": pipeline.facts(),
+            }
+
+
+def _first_difference(one: tuple[str, ...], other: tuple[str, ...]) -> str:
+    for a, b in zip_longest(one, other, fillvalue="none"):
+        if a != b:
+            return f"{a!r} instead of {b!r}"
+    return "none"

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.data import SOURCES
 from convdyno.data.synthetic import HostBatch, synthetic_batch
-from convdyno.engines.contract import Batch, Fitter, Session
+from convdyno.engines.contract import Batch, Engine, Fitter, HasLoader, Material, Session
 from convdyno.errors import BadData, Refused
 from convdyno.results.record import Peak
 from convdyno.trial.spec import Trial
+from convdyno.zoo.registry import build
 
 if TYPE_CHECKING:
     from convdyno.data.damage import Tolerance
@@ -57,26 +59,35 @@ class Feed:
         self.kept.close()
 
 
-def open_feed(session: Session, blueprint: Blueprint, trial: Trial) -> Feed:
+def blueprint_of(trial: Trial) -> Blueprint:
+    """The network that a trial is about."""
+    return build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
+
+
+def open_feed(engine: Engine, session: Session, blueprint: Blueprint, trial: Trial) -> Feed:
     """What a trial's steps run on; the first batch is on the device when this returns."""
     if trial.data in SOURCES:
         host = synthetic_batch(blueprint.image, blueprint.classes, trial.batch, trial.seed)
         if trial.data == "synthetic-host":
-            return Feed(_from_host(session, trial, host))
+            return Feed(_fed(session, trial, repeat(host)))
         return Feed(_resident(session, trial, session.place(*host)))
-    return _real(session, blueprint, trial)
+    return _real(engine, session, blueprint, trial)
 
 
 def _step(session: Session, trial: Trial) -> Callable[[Batch], None]:
     return session.train_step if trial.mode == "train" else session.infer_step
 
 
+def _fitter(session: Session, trial: Trial) -> Fitter:
+    if not isinstance(session, Fitter):
+        raise Refused(f"{trial.engine} has no --feed fit: only Keras has")
+    return session
+
+
 def _resident(session: Session, trial: Trial, batch: Batch) -> Callable[[int], None]:
     """Steps on one batch that stays on the device."""
     if trial.feed == "fit":
-        if not isinstance(session, Fitter):
-            raise Refused(f"{trial.engine} has no --feed fit: only Keras has")
-        fit = session.fit
+        fit = _fitter(session, trial).fit
         return lambda steps: fit(batch, steps)
     step = _step(session, trial)
 
@@ -87,25 +98,26 @@ def _resident(session: Session, trial: Trial, batch: Batch) -> Callable[[int], N
     return run
 
 
-def _from_host(session: Session, trial: Trial, host: HostBatch) -> Callable[[int], None]:
-    """Steps on one batch that is brought to the device each time."""
+def _fed(session: Session, trial: Trial, host: Iterator[HostBatch]) -> Callable[[int], None]:
+    """Steps on batches that are brought to the device each time."""
     step, place = _step(session, trial), session.place
+    if trial.feed == "fit":
+        fit_from = _fitter(session, trial).fit_from
+        return lambda steps: fit_from((place(*batch) for batch in host), steps)
 
     def run(steps: int) -> None:
         for _ in range(steps):
-            step(place(*host))
+            step(place(*next(host)))
 
     return run
 
 
-def _real(session: Session, blueprint: Blueprint, trial: Trial) -> Feed:
+def _real(engine: Engine, session: Session, blueprint: Blueprint, trial: Trial) -> Feed:
     from convdyno.data.damage import Tolerance
     from convdyno.data.recognise import open_source
     from convdyno.data.source import Arrays
     from convdyno.data.staging import forget
 
-    if trial.feed == "fit" and trial.rung != "device":
-        raise Refused("--feed fit is for one batch on the device: use --feed batch with real data")
     where = trial.staged.partition("=")[2] if trial.staged else trial.data
     if trial.staged:
         forget(Path(where))
@@ -115,29 +127,36 @@ def _real(session: Session, blueprint: Blueprint, trial: Trial) -> Feed:
         kept.callback(source.close)
     if not training and len(source) < trial.batch:
         raise BadData(f"{where} has {len(source)} images, fewer than one batch of {trial.batch}")
-    tolerance = Tolerance(trial.on_bad, len(source))
-    make = partial(make_pipeline, source, blueprint, trial, train=training, tolerance=tolerance)
-    stream = _Stream(make, trial.batch)
+    if trial.loader == "native":
+        material = _material(source, blueprint, trial)
+        if not isinstance(engine, HasLoader):
+            raise Refused(
+                f"{trial.engine} has no way of its own to read images: "
+                "use --loader own, or torch or tensorflow"
+            )
+        stream = _Stream(partial(engine.batches, material), trial.batch)
+        facts: dict[str, Any] = {"loader": "native", "threads": material.threads}
+    else:
+        tolerance = Tolerance(trial.on_bad, len(source))
+        stream = _Stream(
+            partial(make_pipeline, source, blueprint, trial, train=training, tolerance=tolerance),
+            trial.batch,
+        )
+        facts = {"loader": "own", **stream.batches.facts()}
     kept.callback(stream.close)
-    facts = {
+    facts |= {
         **{k: v for k, v in asdict(source.facts).items() if k not in ("classes", "path")},
         "path": str(source.facts.path),
         "classes": len(source.facts.classes),
-        **stream.facts(),
     }
     if trial.rung in ("host", "device"):
         images, labels = next(stream)
         host = images.copy(), labels.copy()
         stream.close()
         if trial.rung == "host":
-            return Feed(_from_host(session, trial, host), facts=facts, kept=kept)
+            return Feed(_fed(session, trial, repeat(host)), facts=facts, kept=kept)
         return Feed(_resident(session, trial, session.place(*host)), facts=facts, kept=kept)
-    step, place = _step(session, trial), session.place
-
-    def run(steps: int) -> None:
-        for _ in range(steps):
-            step(place(*next(stream)))
-
+    run = _fed(session, trial, stream)
     return Feed(run, stream, lambda: stream.wait_seconds, facts, kept)
 
 
@@ -178,35 +197,68 @@ def make_pipeline(
     )
 
 
+def _material(source: Source, blueprint: Blueprint, trial: Trial) -> Material:
+    """Real data for a framework's own loader, to be treated as our pipeline would."""
+    from convdyno.data import augment
+    from convdyno.data.folder import WHOLE, Pictures
+    from convdyno.data.pipeline import cores
+    from convdyno.data.source import Arrays
+    from convdyno.data.tfrecord import Records
+
+    if trial.rung in ("bytes", "decoded"):
+        raise Refused(f"rung {trial.rung!r} is one of our own pipeline: use --loader own")
+    usual = augment.usual(source.facts.kind)
+    law = augment.LAWS.get(usual.crop if trial.crop == "auto" else trial.crop)
+    files = records = None
+    if isinstance(source, Pictures):
+        if (source.offsets != WHOLE).any():
+            raise Refused("frameworks do not read archives in place: unpack them, or --loader own")
+        folders = (source.holders[holder] for holder in source.holder)
+        paths = (f"{folder}/{name}" for folder, name in zip(folders, source.names, strict=True))
+        files = list(zip(paths, source.labels.tolist(), strict=True))
+    elif isinstance(source, Records):
+        records = [str(file.path) for file in source.files]
+    height, width, channels = blueprint.image
+    return Material(
+        files=files,
+        records=records,
+        arrays=(source.images, source.labels) if isinstance(source, Arrays) else None,
+        first_label=source.first_label if isinstance(source, Records) else 0,
+        image=(height, width, channels),
+        train=trial.mode == "train",
+        batch=trial.batch,
+        seed=trial.seed,
+        threads=trial.input_threads or cores(),
+        prefetch=trial.prefetch,
+        area=law.area if law else (1.0, 1.0),
+        aspect=law.aspect if law else (1.0, 1.0),
+        jitter=trial.colour != "off",
+        antialias=trial.resize == "antialiased",
+    )
+
+
 class _Stream:
     """Full batches without end: training goes on for ever, and evaluation begins again."""
 
-    def __init__(self, make: Callable[[], Pipeline], batch: int) -> None:
+    def __init__(self, make: Callable[[], Any], batch: int) -> None:
         self._make, self._full = make, batch
-        self._before = 0.0
-        self._pipeline = make()
-
-    @property
-    def wait_seconds(self) -> float:
+        self.batches = make()
+        self.wait_seconds = 0.0
         """How long steps have waited for data so far."""
-        return self._before + self._pipeline.wait_seconds
-
-    def facts(self) -> dict[str, object]:
-        """What ran, for the record."""
-        return self._pipeline.facts()
 
     def __iter__(self) -> Iterator[HostBatch]:
         return self
 
     def __next__(self) -> HostBatch:
-        batch = next(self._pipeline, None)
+        start = time.perf_counter()
+        batch: HostBatch | None = next(self.batches, None)
         if batch is None or len(batch[1]) < self._full:
             self.close()
-            self._before += self._pipeline.wait_seconds
-            self._pipeline = self._make()
-            batch = next(self._pipeline)
+            self.batches = self._make()
+            batch = next(self.batches)
+        self.wait_seconds += time.perf_counter() - start
         return batch
 
     def close(self) -> None:
-        """End the threads."""
-        self._pipeline.close()
+        """End threads and processes."""
+        self.batches.close()

@@ -13,27 +13,41 @@ class History:
 
     def __init__(self, path: Path, after: int) -> None:
         self._path = path
-        kept = [line for line in _lines(path) if json.loads(line)["step"] <= after]
+        self._kept = [line for line in _lines(path) if line["step"] <= after]
+        self._cut = False
         part = path.with_name(f".{path.name}-{os.getpid()}.part")
-        part.write_text("".join(f"{line}\n" for line in kept))
-        part.replace(path)
+        try:
+            part.write_text("".join(json.dumps(line) + "\n" for line in self._kept))
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def last(self, kind: str) -> dict[str, Any] | None:
+        """What the latest line of a kind says that was there when the file was opened."""
+        found = [line for line in self._kept if line.get("kind") == kind]
+        if not found:
+            return None
+        return {name: value for name, value in found[-1].items() if name not in ("kind", "time")}
 
     def add(self, facts: dict[str, Any]) -> None:
         """Write one line at the end."""
+        line = ("\n" if self._cut else "") + json.dumps(facts) + "\n"
+        self._cut = True  # A full disk may take half a line.
         with self._path.open("a") as file:
-            file.write(json.dumps(facts) + "\n")
+            file.write(line)
+        self._cut = False
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> list[dict[str, Any]]:
     """The whole lines of the file; a kill may have left half a line at its end."""
     if not path.exists():
         return []
     found = []
-    for line in path.read_text().splitlines():
+    for text in path.read_text(errors="replace").splitlines():
         try:
-            whole = isinstance(json.loads(line)["step"], int)
-        except (ValueError, KeyError, TypeError):
-            whole = False
-        if whole:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int):
             found.append(line)
     return found

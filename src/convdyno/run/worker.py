@@ -61,20 +61,17 @@ class Worker:
         # Imports of numpy and of the framework are what a worker is for, and are timed.
         from convdyno.blueprint.weights import initial_weights
         from convdyno.engines import registry
-        from convdyno.run.feed import open_feed
+        from convdyno.run.feed import blueprint_of, open_feed
         from convdyno.run.measure import Meter
-        from convdyno.zoo.registry import build
 
         engine = self.engine = registry.load(self.trial.engine)
         imported = time.perf_counter()
         self.say("progress", what="imported")
 
         trial_ = self.trial
-        blueprint = build(
-            trial_.network, trial_.image_size, trial_.classes, trial_.width, trial_.auxiliary
-        )
+        blueprint = blueprint_of(trial_)
         session = engine.open(blueprint, trial_, initial_weights(blueprint, trial_.seed))
-        feed = self.feed = open_feed(session, blueprint, trial_)
+        feed = self.feed = open_feed(engine, session, blueprint, trial_)
         session.wait()
         built = time.perf_counter()
         self.say("progress", what="built")
@@ -173,30 +170,32 @@ class Worker:
         self.say("answered")
 
     def train(self, training: dict[str, Any], watching: dict[str, Any], folder: str) -> None:
-        """Train on from the folder's latest checkpoint, if any; SIGTERM saves and ends."""
+        """Train on from the folder's latest checkpoint, if any; a signal saves and ends."""
+        from convdyno.engines import registry
         from convdyno.run.train import Trainer
         from convdyno.trial.training import Training, Watching
 
         wanted = Training.model_validate(training)
         self.trial = wanted.trial
         trainer = Trainer(wanted, Watching.model_validate(watching), Path(folder), self.say)
-        self.engine = trainer.engine
-
-        def stop(*_: object) -> None:
-            trainer.stopping = True
-
-        signal.signal(signal.SIGTERM, stop)
-        trainer.run()
+        for number in (signal.SIGTERM, signal.SIGUSR1):  # Slurm sends them to every process.
+            signal.signal(number, trainer.stop)
+        if not trainer.finished:
+            self.engine = registry.load(wanted.trial.engine)
+            self.say("progress", what="imported")
+            trainer.run(self.engine)
+        trainer.conclude()
 
     def evaluate(self, checkpoint: str, trial: dict[str, Any], averaged: bool, full: bool) -> None:
         """Count what a checkpoint's network gets right over all images of a split."""
-        from convdyno.run.train import evaluate_checkpoint
+        from convdyno.engines import registry
+        from convdyno.run.evaluate import Candidate
 
         self.trial = Trial.model_validate(trial)
-        found = evaluate_checkpoint(
-            Path(checkpoint), self.trial, self.say, averaged=averaged, full=full
-        )
-        self.say("evaluated", **found)
+        candidate = Candidate(Path(checkpoint), self.trial, averaged=averaged)
+        self.engine = registry.load(self.trial.engine)
+        self.say("progress", what="imported")
+        self.say("evaluated", **candidate.evaluate(self.engine, self.say, full=full))
 
     def close(self) -> None:
         """Say what is left to say, and end."""

@@ -10,7 +10,7 @@ import datetime
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,20 +59,19 @@ class Candidate:
 class Examination:
     """The reference and some engines, each in a live worker, ready to examine networks.
 
-    A certificate computes and does not time, so the engines answer side by side. A brief one does
-    without the gradients themselves; the updates that they make are compared all the same.
+    A certificate computes and does not time, so the engines answer side by side. A brief one runs
+    op by op and compares one update instead of the gradients and three.
     """
 
     def __init__(
         self,
         candidates: Iterable[Candidate],
         kernels: str,
-        environment: Mapping[str, str] | None = None,
         *,
         brief: bool = False,
     ) -> None:
         self._candidates, self._kernels = list(candidates), kernels
-        self._environment, self._brief = environment, brief
+        self._brief = brief
         self._workers: dict[str, LocalWorker] = {}
 
     def __enter__(self) -> Self:
@@ -89,7 +88,7 @@ class Examination:
         # A worker ends with the thread that started it, so none is started by a thread of the pool.
         for engine in ("reference", *(c.engine for c in self._candidates)):
             if engine not in self._workers:
-                self._workers[engine] = LocalWorker(self._environment)
+                self._workers[engine] = LocalWorker()
         case = _Case(subject, Path(self._folder.name), self._workers, self._kernels, self._brief)
         condition = case.pose()
         with ThreadPoolExecutor(os.cpu_count()) as pool:

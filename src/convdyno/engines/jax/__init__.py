@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import jax
 from jaxlib.version import __version__ as jaxlib_version
 
@@ -23,6 +25,10 @@ class JaxEngine:
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""
         return JaxSession(blueprint, trial, weights)
+
+    def op_by_op(self) -> AbstractContextManager[object]:
+        """Each op is compiled by itself, once for each shape."""
+        return jax.disable_jit()
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether the memory of the host or the device did not suffice."""

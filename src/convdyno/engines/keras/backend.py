@@ -6,6 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -49,6 +50,9 @@ class Backend(Protocol):
 
     def start(self, trial: Trial) -> Place:
         """Give the process its device, threads and arithmetic; `Refused` says what it has."""
+
+    def op_by_op(self) -> AbstractContextManager[object]:
+        """Run op by op from here on, where the framework usually compiles."""
 
     def batches(self, *batch: Any) -> Any:
         """The same batch again and again, as `fit` and `predict` take it without a copy."""

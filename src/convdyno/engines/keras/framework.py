@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import keras
 
 from convdyno.blueprint.graph import Blueprint
@@ -24,6 +26,10 @@ class KerasEngine:
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""
         return KerasSession(self._backend, blueprint, trial, weights)
+
+    def op_by_op(self) -> AbstractContextManager[object]:
+        """Keras's steps are called, not compiled."""
+        return self._backend.op_by_op()
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether the memory of the host or the GPU did not suffice."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
@@ -30,6 +31,9 @@ class Backend:
 
     def __init__(self) -> None:
         self._device: jax.Device | None = None
+
+    def op_by_op(self) -> AbstractContextManager[object]:
+        return jax.disable_jit()
 
     def versions(self) -> dict[str, str]:
         return {name: metadata.version(name) for name in ("jax", "jaxlib")}

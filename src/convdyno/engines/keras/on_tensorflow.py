@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -24,6 +25,14 @@ class Backend:
 
     def __init__(self) -> None:
         self._on_gpu = False
+
+    @contextmanager
+    def op_by_op(self) -> Iterator[None]:
+        tf.config.run_functions_eagerly(True)
+        try:
+            yield
+        finally:
+            tf.config.run_functions_eagerly(False)
 
     def versions(self) -> dict[str, str]:
         versions = {"tensorflow": str(tf.__version__)}

@@ -6,7 +6,7 @@ import atexit
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import keras
@@ -30,6 +30,9 @@ class Backend:
         self._device = torch.device("cpu")
         self._scope = ExitStack()
         self._compiled = False
+
+    def op_by_op(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def versions(self) -> dict[str, str]:
         versions = {"torch": str(torch.__version__)}

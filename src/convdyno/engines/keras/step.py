@@ -121,6 +121,16 @@ class KerasSession:
         else:
             self._predict(batch, steps)
 
+    def fit_from(self, batches: Iterator[Placed], steps: int) -> None:
+        """The same from a generator, which is how Keras's users feed what memory does not hold."""
+        if self._trial.mode == "train":
+            self._trained = True
+            self._update.follow_rate()
+            data = ((batch.images, batch.labels) for batch in batches)
+            self._model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
+        else:
+            self._answer.predict(((batch.images,) for batch in batches), steps=steps, verbose=0)
+
     def wait(self) -> None:
         """Return when the device has finished everything enqueued."""
         self._backend.wait(self._last)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import tensorflow as tf
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
-from convdyno.engines.contract import Session, Trial
+from convdyno.engines.contract import Material, Session, Trial
+from convdyno.engines.tensorflow import loader
 from convdyno.engines.tensorflow.step import TensorflowSession
 
 NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
@@ -30,6 +34,19 @@ class TensorflowEngine:
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""
         return TensorflowSession(blueprint, trial, weights)
+
+    def batches(self, material: Material) -> loader.Batches:
+        """tf.data."""
+        return loader.batches(material)
+
+    @contextmanager
+    def op_by_op(self) -> Iterator[None]:
+        """Functions are not traced."""
+        tf.config.run_functions_eagerly(True)
+        try:
+            yield
+        finally:
+            tf.config.run_functions_eagerly(False)
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether the memory of the host or the GPU did not suffice."""

@@ -15,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from convdyno.engines.contract import Material
+
 Batches = Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]
 CENTRAL = 0.875
 SHUFFLED = 10_000
@@ -87,6 +89,24 @@ def array_batches(images: Any, labels: Any, look: Look, *, batch: int, **more: A
 
     pairs = tf.data.Dataset.from_tensor_slices((images, np.asarray(labels, np.int64)))
     return _batches(pairs, prepare, look, batch, decoded=True, **more)
+
+
+def batches(given: Material) -> Batches:
+    """Batches of whatever material tf.data's users have: records, files or arrays."""
+    look = Look(
+        given.image[:2], given.image[2], given.train, given.area, given.aspect, given.jitter,
+        given.antialias,
+    )  # fmt: skip
+    more: dict[str, Any] = {
+        "batch": given.batch, "seed": given.seed, "threads": given.threads,
+        "prefetch": given.prefetch,
+    }  # fmt: skip
+    if given.records is not None:
+        return record_batches(given.records, look, first_label=given.first_label, **more)
+    if given.files is not None:
+        return file_batches(given.files, look, **more)
+    assert given.arrays is not None
+    return array_batches(*given.arrays, look, **more)
 
 
 def _batches(

@@ -8,7 +8,8 @@ import torch
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
-from convdyno.engines.contract import Engine, Session, Trial
+from convdyno.engines.contract import Engine, Material, Session, Trial
+from convdyno.engines.torch import loader
 from convdyno.engines.torch.step import TorchSession
 
 LIBRARIES = {"onednn": r"MKL-DNN v([\d.]+)", "mkl": r"Math Kernel Library Version ([\d.]+)"}
@@ -34,6 +35,10 @@ class TorchEngine:
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""
         return TorchSession(blueprint, trial, weights)
+
+    def batches(self, material: Material) -> loader.Batches:
+        """A DataLoader with Pillow."""
+        return loader.batches(material)
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether the memory of the host or the GPU did not suffice."""

@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from convdyno.errors import NotInstalled
+from convdyno.engines.contract import Material
+from convdyno.errors import NotInstalled, Refused
 
 Batches = Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]
 ATTEMPTS = 10
@@ -81,6 +82,22 @@ def file_batches(
 def array_batches(images: Any, labels: Any, look: Look, *, batch: int, **more: Any) -> Batches:
     """Batches of decoded images; `more` is as for `file_batches`."""
     return _batches(Arrays(images, labels, look), look, batch, **more)
+
+
+def batches(given: Material) -> Batches:
+    """Batches of whatever material a DataLoader's users have: files or arrays."""
+    look = Look(
+        given.image[:2], given.image[2], given.train, given.area, given.aspect, given.jitter
+    )
+    more = {"seed": given.seed, "workers": given.threads, "prefetch": given.prefetch}
+    if given.files is not None:
+        return file_batches(given.files, look, batch=given.batch, **more)
+    if given.arrays is not None:
+        return array_batches(*given.arrays, look, batch=given.batch, **more)
+    raise Refused(
+        "torch's users read folders of images, not TFRecord files: give a folder "
+        "(`convdyno data convert ... --to folder`), or use --loader own"
+    )
 
 
 def _batches(
