@@ -71,9 +71,10 @@ def _engines() -> list[dict[str, Any]]:
 
 
 def _data() -> list[dict[str, Any]]:
-    from convdyno.data import SOURCES
+    from convdyno.data import KNOWN, SOURCES
 
-    return [{"data": name, "what": what} for name, what in SOURCES.items()]
+    paths = {"a path": "idx files, CIFAR-10, class folders, TFRecord or ImageNet's archives"}
+    return [{"data": name, "what": what} for name, what in (SOURCES | KNOWN | paths).items()]
 
 
 def _recipes() -> list[dict[str, Any]]:

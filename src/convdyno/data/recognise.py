@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from convdyno.data import KNOWN
 from convdyno.data.cifar import find_cifar
 from convdyno.data.files import groups
 from convdyno.data.folder import find_folder
@@ -15,7 +16,7 @@ from convdyno.data.source import Source, Split
 from convdyno.data.tfrecord import cache_folder, find_records
 from convdyno.errors import BadData, closest
 
-NAMES = ("mnist", "fashion-mnist", "cifar10")
+NAMES = tuple(KNOWN)
 """Sets that `convdyno data get` brings."""
 PACKAGED = {"fashion-mnist": Path("/usr/share/datasets/fashion-mnist")}
 """Where Debian's packages put them."""
