@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from convdyno import __version__
 from convdyno.cli import parse
 from convdyno.errors import BadWeights, TrialFailed, UsageError
 
@@ -23,6 +24,9 @@ def eval_(
     checkpoint: Annotated[Path, typer.Argument(help="A run's folder, or one of its files.")],
     data: Annotated[
         str | None, typer.Option(help="A name or a path; default: what it was trained on.")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Your own network, if it is one: package.module:function.")
     ] = None,
     engine: Annotated[
         str | None, typer.Option(help="Any engine; default: the one that trained it.")
@@ -56,8 +60,15 @@ def eval_(
     file = latest(checkpoint) if checkpoint.is_dir() else checkpoint
     if file is None:
         raise BadWeights(f"there is no checkpoint in {checkpoint}")
-    standing = standing_of(read_header(file))
-    trained = standing.training.trial
+    trained = standing_of(read_header(file)).training.trial
+    if (network or trained.network) != trained.network:
+        raise BadWeights(f"{file} is a checkpoint of {trained.network}, not of {network}")
+    if network is None and ":" in trained.network:
+        # A file from elsewhere must not choose which code runs here.
+        raise BadWeights(
+            f"{file} is a checkpoint of {trained.network}, a network that is not convdyno's: "
+            "repeat that name with --network"
+        )
     engines = registry.chosen(engine or trained.engine)
     if len(engines) != 1:
         raise UsageError(f"evaluation is by one engine, not by {', '.join(engines)}")
@@ -78,7 +89,9 @@ def eval_(
     look_into(trial.data, "validation")
     found = _evaluate(file, trial, parse.duration("--watchdog")(watchdog), not raw, full)
     if as_json:
-        typer.echo(to_json({"format": 1, "checkpoint": str(file)} | found))
+        about = {name: getattr(trial, name) for name in ("network", "engine", "precision", "data")}
+        head = {"format": 1, "convdyno": __version__, "checkpoint": str(file)}
+        typer.echo(to_json(head | about | found))
     else:
         Screen().evaluation(str(file), trial, found)
 

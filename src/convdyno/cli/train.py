@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from contextlib import contextmanager
@@ -11,13 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from convdyno.cli import parse
-from convdyno.errors import TrialFailed, UsageError
+from convdyno.errors import BadStore, TrialFailed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from convdyno.launch.local import LocalWorker
+    from convdyno.report.training import Watcher
+    from convdyno.results.runs import RunRecord, Status
     from convdyno.trial.recipes import Recipe
+    from convdyno.trial.schedule import Schedule
     from convdyno.trial.training import Training, Watching
 
 EXAMPLES = """\b
@@ -27,7 +31,7 @@ Examples:
   convdyno train resnet20 --data cifar10 --recipe cifar-fast --until top1=0.90 --seeds 5
 \b
 The same command again goes on where it stopped. Exit codes: 0 done, 2 bad usage,
-5 training failed, 130 or 143 stopped by Ctrl-C or SIGTERM after saving.
+5 training failed, 130 or 143 stopped by Ctrl-C or SIGTERM after saving (128 + the signal).
 """
 
 
@@ -59,16 +63,21 @@ def train(
     ] = None,
     label_smoothing: Annotated[str | None, typer.Option(help="0 to 1.")] = None,
     ema: Annotated[
-        str | None, typer.Option(help="Keep of a moving average of the weights: 0.999.")
+        str | None, typer.Option(help="Keep of a moving average of the weights: 0.999, or off.")
     ] = None,
-    clip_norm: Annotated[str | None, typer.Option(help="The largest norm of gradients.")] = None,
-    larc_eta: Annotated[str | None, typer.Option(help="LARC's trust coefficient.")] = None,
+    clip_norm: Annotated[
+        str | None, typer.Option(help="The largest norm of gradients, or off.")
+    ] = None,
+    larc_eta: Annotated[str | None, typer.Option(help="LARC's trust coefficient, or off.")] = None,
     larc_mode: Annotated[str | None, typer.Option(help="clip, scale")] = None,
     schedule: Annotated[
         str | None,
         typer.Option(help="constant, cosine, poly, poly:1, or steps:30=0.1;60=0.01"),
     ] = None,
     warmup: Annotated[str | None, typer.Option(help="Epochs in which the rate rises.")] = None,
+    warmup_from: Annotated[
+        str | None, typer.Option(help="The share of the rate that it begins with.")
+    ] = None,
     auxiliary: Annotated[
         bool, typer.Option("--auxiliary", help="Train with the auxiliary heads.")
     ] = False,
@@ -107,7 +116,7 @@ def train(
     other engine's checkpoints.
     """
     from convdyno.report.document import to_json
-    from convdyno.report.training import Watcher, outcome
+    from convdyno.report.training import Watcher, document, summary
     from convdyno.trial.training import Watching
 
     given = dict(locals())
@@ -119,25 +128,41 @@ def train(
         summary_seconds=parse.duration("--summary-interval")(summary_interval),
         keep=keep,
     )
-    folder = log_dir or Path("runs") / network.replace(":", "-")
     silence = parse.duration("--watchdog")(watchdog)
-    results = []
-    for number in range(seeds):
-        trial = training.trial.model_copy(update={"seed": seed + number})
-        own = folder / f"seed-{seed + number}" if seeds > 1 else folder
-        watcher = Watcher(own, quiet=as_json, table=display_every is not None)
+    whole = log_dir or Path("runs") / network.replace(":", "-")
+    numbers = range(seed, seed + seeds)
+    folders = {n: whole / f"seed-{n}" if seeds > 1 else whole for n in numbers}
+    if resume and not any(list(one.glob("checkpoint-*.safetensors")) for one in folders.values()):
+        raise UsageError(f"there is nothing to resume in {whole}")
+    runs: list[dict[str, Any]] = []
+    for number, folder in folders.items():
+        trial = training.trial.model_copy(update={"seed": number})
         wanted = training.model_copy(update={"trial": trial})
-        results.append(_one(wanted, watching, own, silence, watcher, resume))
+        watcher = Watcher(folder, quiet=as_json, table=display_every is not None)
+        runs.append(_run(wanted, watching, folder, silence, watcher))
+        if "signal" in runs[-1]:
+            break
     if as_json:
-        typer.echo(to_json(outcome(training, results)))
+        typer.echo(to_json(document(training, runs)))
     elif seeds > 1:
-        for line in outcome(training, results)["lines"]:
+        for line in summary(training, runs):
             typer.echo(line)
+    _exit(runs)
+
+
+def _exit(runs: list[dict[str, Any]]) -> None:
+    """End as the runs did: by a signal, with the first failure, or well."""
+    if "signal" in runs[-1]:
+        raise typer.Exit(128 + runs[-1]["signal"])
+    for run in runs:
+        if run["status"] != "finished":
+            raise TrialFailed(run["status"], run["reason"])
 
 
 def make_training(given: dict[str, Any]) -> Training:
     """The recipe with everything that was given anew, fitted to the data."""
     from convdyno.cli.cells import look_into
+    from convdyno.data.recognise import splits
     from convdyno.engines import registry
     from convdyno.trial import recipes
     from convdyno.trial.spec import make_trial
@@ -164,6 +189,8 @@ def make_training(given: dict[str, Any]) -> Training:
         raise UsageError(
             f"{given['data']} has {len(facts.classes)} classes, more than --num-classes {classes}"
         )
+    if given["until"] is not None and "validation" not in splits(given["data"]):
+        raise UsageError(f"--until needs test images, and {given['data']} has none")
     scale = given["loss_scale"]
     if scale is None:
         scale = chosen.loss_scale if words["precision"] == "fp16" else None
@@ -211,41 +238,54 @@ def _optimiser(given: dict[str, Any], recipe: Recipe, batch: int) -> dict[str, A
     rule["rate"] = recipe.rate(batch)
     if given["optimiser"] is not None:
         rule["kind"] = parse.one_of("optimiser", get_args(spec.OptimiserKind))(given["optimiser"])
-    for name in (
-        "rate", "momentum", "weight_decay", "label_smoothing", "ema", "clip_norm", "larc_eta",
-    ):  # fmt: skip
-        zero = name in ("momentum", "weight_decay", "label_smoothing")
-        option = f"--{name.replace('_', '-')}"
-        if given[name] is not None:
-            rule[name] = parse.number(option, zero=zero)(given[name])
+    for name in (*NUMBERS, *SWITCHES):
+        word, option = given[name], f"--{name.replace('_', '-')}"
+        if word == "off" and name in SWITCHES:
+            rule[name] = None
+        elif word is not None:
+            zero = name in ("momentum", "weight_decay", "label_smoothing")
+            rule[name] = parse.number(option, zero=zero)(word)
     for name in ("nesterov", "decay_on", "larc_mode"):
         if given[name] is not None:
             rule[name] = given[name]
     return rule
 
 
-def _schedule(given: dict[str, Any], recipe: Recipe, batch: int) -> Any:
-    from convdyno.trial.schedule import Schedule
-
-    made = recipe.schedule_for(batch)
-    word = given["schedule"]
-    if word is not None:
-        kind, _, rest = word.partition(":")
-        values: dict[str, Any] = {"kind": parse.one_of("schedule", SCHEDULES)(kind)}
-        if kind == "poly" and rest:
-            values["power"] = parse.number("--schedule poly:")(rest)
-        elif kind == "steps":
-            pairs = [part.partition("=") for part in rest.split(";")]
-            number = parse.number("--schedule steps:", zero=True)
-            values["at"] = tuple((number(epoch), number(times)) for epoch, _, times in pairs)
-        made = Schedule(**values, warmup=made.warmup, warmup_from=made.warmup_from)
-    if given["warmup"] is not None:
-        warm = parse.number("--warmup", zero=True)(given["warmup"])
-        made = made.model_copy(update={"warmup": warm})
-    return made
-
-
+NUMBERS = ("rate", "momentum", "weight_decay", "label_smoothing")
+SWITCHES = ("ema", "clip_norm", "larc_eta")
+"""Numbers of an update rule that may also be off."""
 SCHEDULES = ("constant", "poly", "cosine", "steps")
+
+
+def _schedule(given: dict[str, Any], recipe: Recipe, batch: int) -> Schedule:
+    made = recipe.schedule_for(batch)
+    if given["schedule"] is not None:
+        made = made.model_copy(update=_course(given["schedule"]))
+    warm = {
+        name: parse.number(f"--{name.replace('_', '-')}", zero=True)(given[name])
+        for name in ("warmup", "warmup_from")
+        if given[name] is not None
+    }
+    return made.model_copy(update=warm)
+
+
+def _course(word: str) -> dict[str, Any]:
+    """`cosine`, `poly:1` or `steps:30=0.1;60=0.01` as fields of a schedule."""
+    kind, colon, rest = word.partition(":")
+    kind = parse.one_of("schedule", SCHEDULES)(kind)
+    if kind == "poly" and colon:
+        return {"kind": kind, "power": parse.number("--schedule poly:")(rest)}
+    if kind == "steps":
+        number = parse.number("--schedule steps:", zero=True)
+        pairs = [part.partition("=") for part in rest.split(";")]
+        at = tuple((number(epoch), number(times)) for epoch, _, times in pairs)
+        epochs = [epoch for epoch, _ in at]
+        if epochs != sorted(set(epochs)):
+            raise UsageError(f"the epochs of --schedule must rise, and in {word!r} they do not")
+        return {"kind": kind, "at": at}
+    if colon:
+        raise UsageError(f"--schedule {kind} takes nothing after a colon, not {rest!r}")
+    return {"kind": kind}
 
 
 def _target(word: str | None) -> float | None:
@@ -257,22 +297,45 @@ def _target(word: str | None) -> float | None:
     return parse.share("--until")(value)
 
 
-def _one(
-    training: Training, watching: Watching, folder: Path, silence: float, watcher: Any, resume: bool
+def _run(
+    training: Training, watching: Watching, folder: Path, silence: float, watcher: Watcher
 ) -> dict[str, Any]:
-    """One run in a worker of its own; signals make it save and stop."""
-    from convdyno.launch.local import LocalWorker, environment
+    """One run in a worker of its own, and its record; a failure is a status with a reason."""
+    from convdyno.results import facts, runs
+    from convdyno.trial.recipes import RECIPES
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as wrong:
         raise UsageError(f"--log-dir {folder} cannot be made: {wrong.strerror}") from None
-    if resume and not any(folder.glob("checkpoint-*.safetensors")):
-        raise UsageError(f"there is nothing to resume in {folder}")
-    watcher.start(training)
+    about = {"folder": str(folder), "seed": training.trial.seed}
+    command = shlex.join(["convdyno", *sys.argv[1:]])
+    with runs.claimed(folder):
+        record = runs.begin(
+            folder, training, watching, RECIPES.get(training.recipe), command, facts.machine()
+        )
+        watcher.start(training)
+        begun: dict[str, Any] = {}
+        try:
+            ended = _follow(training, watching, folder, silence, watcher, begun)
+        except TrialFailed as failure:
+            ended = {"status": failure.status, "reason": str(failure)}
+        _close(record, folder, ended, begun, watcher)
+    if ended["status"] == "refused":
+        raise UsageError(ended["reason"])
+    return about | {"versions": begun.get("versions")} | ended
+
+
+def _follow(
+    training: Training, watching: Watching, folder: Path, silence: float, watcher: Watcher,
+    begun: dict[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """What a worker says, to its end; signals make it save and stop."""
+    from convdyno.launch.local import LocalWorker, environment
+
     worker = LocalWorker(environment(training.trial))
     try:
-        with _passing_on(worker) as signals:
+        with _passing_on(worker, begun) as signals:
             events = worker.events(
                 "train",
                 silence=silence,
@@ -280,36 +343,73 @@ def _one(
                 watching=watching.model_dump(mode="json"),
                 folder=str(folder),
             )
-            for event in events:
-                watcher.see(event)
-                if event["event"] == "trained":
-                    break
-    except TrialFailed as failure:
-        if failure.status == "refused":
-            raise UsageError(str(failure)) from None
-        raise
+            try:
+                for event in events:
+                    if event["event"] == "begun":
+                        begun.update(event)
+                    watcher.see(event)
+                    if event["event"] == "trained":
+                        break
+            except (TrialFailed, _Stopped):
+                if not signals:
+                    raise
+                return {"status": "stopped", "signal": signals[0], "reason": _by(signals[0])}
     finally:
         watcher.end()
         worker.end()
-    if signals and not event["finished"]:
-        raise typer.Exit(128 + signals[0])
-    return dict(event)
+    result = {name: value for name, value in event.items() if name != "event"}
+    if event["finished"]:
+        return {"status": "finished", "reason": "", **result}
+    number = signals[0] if signals else signal.SIGTERM
+    return {"status": "stopped", "signal": int(number), "reason": _by(number), **result}
+
+
+def _close(
+    record: RunRecord, folder: Path, ended: dict[str, Any], begun: dict[str, Any], watcher: Watcher
+) -> None:
+    """Write how a run ended; a disk that is full by now is no reason to fail."""
+    status: Status = ended["status"]
+    network = {name: begun[name] for name in ("digest", "parameters", "macs") if name in begun}
+    whole = record.ended(
+        status,
+        ended["reason"],
+        step=ended.get("step"),
+        versions=begun.get("versions", {}),
+        network=network,
+    )
+    result = {k: v for k, v in ended.items() if k not in ("status", "reason", "signal")}
+    try:
+        whole.model_copy(update={"result": result or None}).write(folder)
+    except BadStore as wrong:
+        watcher.warn(str(wrong))
+
+
+class _Stopped(Exception):
+    """A signal that there is nothing to save for."""
 
 
 @contextmanager
-def _passing_on(worker: LocalWorker) -> Iterator[list[int]]:
-    """Signals that mean "stop soon" reach the worker, which saves; a second Ctrl-C is final."""
+def _passing_on(worker: LocalWorker, begun: dict[str, Any]) -> Iterator[list[int]]:
+    """Signals that mean "stop soon" reach a worker that trains; a second Ctrl-C is final."""
     seen: list[int] = []
 
     def pass_on(number: int, _: object) -> None:
-        if seen and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        again = number == signal.SIGINT and number in seen
         seen.append(number)
+        if again or not begun:
+            raise _Stopped
         worker.nudge()
 
-    before = {n: signal.signal(n, pass_on) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+    before = {number: signal.signal(number, pass_on) for number in STOPPING}
     try:
         yield seen
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+
+
+def _by(number: int) -> str:
+    return f"stopped by {signal.Signals(number).name}"

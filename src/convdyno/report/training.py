@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ class Watcher:
         self._folder, self._quiet, self._out = folder, quiet, out or sys.stderr
         self._live = self._out.isatty() and not table
         self._steps, self._top1 = 1, ""
+        self._rates: list[float] = []
 
     def start(self, training: Training) -> None:
         """What is about to be trained."""
@@ -53,9 +55,14 @@ class Watcher:
                     f"loss {event['loss']:.4f} on {event['images']} test images"
                 )
             case "warning":
-                self.say(f"mind: {event['text']}")
+                self.warn(event["text"])
             case "trained":
                 self._trained(event)
+
+    def warn(self, sentence: str) -> None:
+        """A sentence that is worth knowing even where nothing else is said."""
+        self.end()
+        print(f"mind: {sentence}", file=self._out, flush=True)
 
     def say(self, sentence: str) -> None:
         """A sentence that stays."""
@@ -78,11 +85,12 @@ class Watcher:
         if event["step"]:
             self.say(f"going on from step {event['step']} of {event['steps']} in {self._folder}")
         for warning in event["warnings"]:
-            self.say(f"mind: {warning}")
+            self.warn(warning)
         if not self._live:
             self.say("  Step Epoch Img/sec    Loss      LR")
 
     def _step(self, event: dict[str, Any]) -> None:
+        self._rates.append(event["images_per_second"])
         if self._quiet:
             return
         if not self._live:
@@ -96,56 +104,101 @@ class Watcher:
         done = event["step"]
         left = (self._steps - done) * self._training.trial.batch / event["images_per_second"]
         top1 = f", top-1 {self._top1}" if self._top1 else ""
-        print(
-            f"\r\x1b[Kepoch {event['epoch']:.2f} of {self._training.epochs:g}, "
+        line = (
+            f"epoch {event['epoch']:.2f} of {self._training.epochs:g}, "
             f"{rate(event['images_per_second'])} images/s, loss {event['loss']:.3f}, "
-            f"rate {event['rate']:.3g}{top1}, {clock(left)} left",
-            end="",
-            file=self._out,
-            flush=True,
+            f"rate {event['rate']:.3g}{top1}, {clock(left)} left"
         )
+        # A longer line would wrap, and what has wrapped cannot be taken away again.
+        room = (os.get_terminal_size(self._out.fileno()).columns or 80) - 1
+        print(f"\r\x1b[K{line[:room]}", end="", file=self._out, flush=True)
 
     def _trained(self, event: dict[str, Any]) -> None:
-        speed = event["images"] / event["seconds"] if event["seconds"] else 0.0
+        where = f"step {event['step']} of {event['steps']}"
+        if event["already"]:
+            best = f", best top-1 {100 * event['best']:.2f} %" if event["best"] is not None else ""
+            self.say(
+                f"nothing is left to do: the run in {self._folder} finished at {where}{best}; "
+                "another --log-dir trains anew"
+            )
+            return
         if not self._live:
-            self.say(f"{RULE}\nImages/sec: {speed:.1f}\n{RULE}")
+            self.say(f"{RULE}\n{self._speed()}\n{RULE}")
+        speed = event["images"] / event["seconds"] if event["seconds"] else 0.0
         how = "trained" if event["finished"] else "stopped and saved"
         self.say(
-            f"{how} at step {event['step']} of {event['steps']}: {clock(event['seconds'])} of "
+            f"{how} at {where}: {clock(event['seconds'])} of "
             f"training, {rate(speed)} images/s; checkpoints in {self._folder}"
         )
         if event["reached"]:
             self.say(
                 f"top-1 of {100 * (self._training.until or 0):g} % reached after "
                 f"{event['seconds']:.1f} s, {quantity(event['images'])} images and "
-                f"{quantity(event['macs'])}MAC of training"
+                f"{quantity(event['macs'], 'MAC')} of training"
             )
         if not event["finished"]:
             self.say("the same command goes on from there")
 
+    def _speed(self) -> str:
+        """nvcnn's last line: over the lines of the table but the first, which warms up."""
+        rates = self._rates[1:]
+        if len(rates) < 2:
+            return "No results: fewer than three lines of the table"
+        error = statistics.stdev(rates) / math.sqrt(len(rates))
+        middle = statistics.median(rates)
+        jitter = 1.4826 * statistics.median([abs(rate - middle) for rate in rates])
+        return f"Images/sec: {statistics.fmean(rates):.1f} +/- {error:.1f} (jitter = {jitter:.1f})"
 
-def outcome(training: Training, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What came out of one run or of several seeds; the cost of a target with its interval."""
-    reached = [one for one in results if one["reached"]]
-    document: dict[str, Any] = {
+
+FACTS = (
+    "folder", "seed", "status", "reason", "step", "steps", "finished", "already", "reached",
+    "seconds", "images", "macs", "evaluation", "best", "versions",
+)  # fmt: skip
+"""What the document says of each run; null where a run did not get so far."""
+
+
+def document(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What came out of one run or of several seeds, for machines."""
+    return {
         "format": 1,
         "convdyno": __version__,
         "training": training.model_dump(mode="json"),
-        "runs": [{k: v for k, v in one.items() if k != "event"} for one in results],
+        "runs": [{name: run.get(name) for name in FACTS} for run in runs],
+        "to_target": costs(training, runs),
     }
-    lines = [f"{noun(len(results), 'run')}, {len(reached)} reached the target"]
-    if training.until is not None and reached:
-        costs = {}
-        for name in ("seconds", "images", "macs"):
-            mean, around = _mean([float(one[name]) for one in reached])
-            costs[name] = {"mean": mean, "interval": around}
-            shown = f" [{quantity(around[0])}, {quantity(around[1])}]" if around else ""
-            lines.append(f"{name} to top-1 {100 * training.until:g} %: {quantity(mean)}{shown}")
-        document["to_target"] = costs
-    tops = [one["evaluation"]["top1"] for one in results if one["evaluation"]]
+
+
+def costs(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """What the target cost in the runs that reached it, each with its interval."""
+    reached = [run for run in runs if run.get("reached")]
+    if training.until is None or not reached:
+        return None
+    return {"runs": len(reached)} | {
+        name: dict(
+            zip(("mean", "interval"), _mean([float(run[name]) for run in reached]), strict=True)
+        )
+        for name in ("seconds", "images", "macs")
+    }
+
+
+def summary(training: Training, runs: Sequence[dict[str, Any]]) -> list[str]:
+    """What came out of several seeds, for people."""
+    finished = sum(run["status"] == "finished" for run in runs)
+    lines = [f"{noun(len(runs), 'run')}, {finished} finished"]
+    tops = [run["evaluation"]["top1"] for run in runs if run.get("evaluation")]
     if tops:
         lines.append("top-1: " + ", ".join(f"{100 * top:.2f} %" for top in tops))
-    return document | {"lines": lines}
+    if training.until is not None:
+        target = f"top-1 {100 * training.until:g} %"
+        found = costs(training, runs)
+        lines.append(f"{found['runs'] if found else 0} of {len(runs)} reached {target}")
+        for name, cost in (found or {}).items():
+            if name == "runs":
+                continue
+            mean, around = cost["mean"], cost["interval"]
+            shown = f" [{quantity(around[0])}, {quantity(around[1])}]" if around else ""
+            lines.append(f"{name} to {target}: {quantity(mean)}{shown}")
+    return lines
 
 
 def _mean(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:

@@ -43,7 +43,7 @@ class Store:
     def write(self, record: Record) -> Path:
         """Write a record in place of its earlier state; a kill leaves the old or the new."""
         path = self.folder / f"{record.id}.json"
-        self._write(path, record.model_dump_json(indent=1))
+        write_whole(path, record.model_dump_json(indent=1))
         return path
 
     def certificate(self, network: str, kernels: str) -> Certificate | None:
@@ -57,28 +57,12 @@ class Store:
     def write_certificate(self, certificate: Certificate) -> Path:
         """Keep a certificate in place of an earlier one of the same network."""
         path = self._certificate_path(certificate.network, certificate.kernels)
-        self._write(path, certificate.model_dump_json(indent=1))
+        write_whole(path, certificate.model_dump_json(indent=1))
         return path
 
     def _certificate_path(self, network: str, kernels: str) -> Path:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{network}-{kernels}")
         return self.folder / "certificates" / f"{name}.json"
-
-    def _write(self, path: Path, text: str) -> None:
-        """Write under a temporary name, make sure it is on the disk, and rename."""
-        part = path.with_name(f".{path.stem}-{os.getpid()}.part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except OSError as wrong:
-            part.unlink(missing_ok=True)
-            raise BadStore(
-                f"{path.name} cannot be written to {str(path.parent)!r}: {wrong.strerror}"
-            ) from None
 
     def records(self) -> Iterator[Record]:
         """All records, oldest first; anything else in the folder is named in `skipped`."""
@@ -111,6 +95,23 @@ class Store:
             f"{len(found)} records have {wanted!r} in their id, for example "
             f"{found[0].id} and {found[1].id}: give more of it"
         )
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write under a temporary name, make sure it is on the disk, and rename."""
+    part = path.with_name(f".{path.stem}-{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as wrong:
+        part.unlink(missing_ok=True)
+        raise BadStore(
+            f"{path.name} cannot be written to {str(path.parent)!r}: {wrong.strerror}"
+        ) from None
 
 
 def read_record(path: Path) -> Record:

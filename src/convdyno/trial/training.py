@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from convdyno.trial.schedule import Schedule
 from convdyno.trial.spec import Trial
+
+FREE = frozenset(
+    {
+        "engine", "kernels", "layout", "compile", "threads", "device",
+        "input_threads", "prefetch", "decoder", "on_bad",
+    }
+)  # fmt: skip
+"""What of a trial may change while training is interrupted: how it is computed, not what."""
 
 
 class Training(BaseModel):
@@ -28,13 +34,15 @@ class Training(BaseModel):
     until: Annotated[float, Field(gt=0, le=1)] | None = None
     """The top-1 accuracy at which training stops."""
 
-    @property
-    def digest(self) -> str:
-        """What has to agree for one run to go on where another stopped; engines may change."""
-        data = self.model_dump(mode="json", exclude={"until", "evaluate_every", "recipe"})
-        for free in ("engine", "threads", "device", "input_threads", "prefetch", "decoder"):
-            data["trial"].pop(free)
-        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    def differs_in(self, other: Training) -> list[str]:
+        """What keeps one run from going on where another stopped, in the user's words."""
+        names = [name for name in self.trial.differs_in(other.trial) if name not in FREE]
+        if "optimiser" in names:
+            names.remove("optimiser")
+            one, another = self.trial.optimiser, other.trial.optimiser
+            names += [n for n in type(one).model_fields if getattr(one, n) != getattr(another, n)]
+        names += [n for n in ("epochs", "schedule") if getattr(self, n) != getattr(other, n)]
+        return [name.replace("_", " ") for name in names]
 
     def rate(self, epoch: float) -> float:
         """The learning rate at a moment of training."""

@@ -1,0 +1,136 @@
+"""The record of a training run: `run.json` in its folder, written when it begins and when it ends.
+
+A run that was interrupted has several attempts; what each was, where and how it ended stays there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from convdyno import __version__
+from convdyno.errors import BadStore, UsageError
+from convdyno.results.store import write_whole
+from convdyno.trial.recipes import Recipe
+from convdyno.trial.training import Training, Watching
+
+NAME = "run.json"
+Status = Literal[
+    "running", "finished", "stopped", "failed", "oom", "timeout", "nan", "refused", "killed"
+]
+
+
+class Attempt(BaseModel):
+    """One process that trained, from its start to its end."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: Status = "running"
+    reason: str = ""
+    """Why it did not finish."""
+    command: str
+    """What repeats it."""
+    started: str
+    ended: str | None = None
+    engine: str
+    machine: dict[str, Any]
+    versions: dict[str, str] = {}
+    network: dict[str, Any] = {}
+    step: int | None = None
+    """Where it ended; None where nobody could tell."""
+
+
+class RunRecord(BaseModel):
+    """Everything about one run of training but its weights and its curves."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    convdyno: str = __version__
+    status: Status
+    training: Training
+    watching: Watching
+    recipe: Recipe | None
+    """As its author has it; `training` has what was given anew."""
+    result: dict[str, Any] | None = None
+    """What came out, once it has."""
+    attempts: tuple[Attempt, ...]
+
+    def ended(self, status: Status, reason: str, **facts: Any) -> RunRecord:
+        """The record with its latest attempt ended."""
+        *before, latest = self.attempts
+        now = latest.model_copy(
+            update={"status": status, "reason": reason, "ended": _now(), **facts}
+        )
+        return self.model_copy(update={"status": status, "attempts": (*before, now)})
+
+    def write(self, folder: Path) -> None:
+        """Write it in place of its earlier state."""
+        write_whole(folder / NAME, self.model_dump_json(indent=1))
+
+
+def begin(
+    folder: Path,
+    training: Training,
+    watching: Watching,
+    recipe: Recipe | None,
+    command: str,
+    machine: dict[str, Any],
+) -> RunRecord:
+    """The record of a run that begins or goes on in a folder, written there."""
+    attempt = Attempt(
+        command=command, started=_now(), engine=training.trial.engine, machine=machine
+    )
+    record = RunRecord(
+        status="running",
+        training=training,
+        watching=watching,
+        recipe=recipe,
+        attempts=(*_earlier(folder), attempt),
+    )
+    record.write(folder)
+    return record
+
+
+def read_run(folder: Path) -> RunRecord:
+    """The record in a run's folder."""
+    path = folder / NAME
+    try:
+        return RunRecord.model_validate_json(path.read_bytes())
+    except OSError as wrong:
+        raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
+    except ValidationError as wrong:
+        raise BadStore(f"{path} is no record of a run: {wrong.errors()[0]['msg']}") from None
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Let nobody else train in a folder meanwhile; a kill sets it free."""
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another process is training in {folder} now") from None
+        except OSError:  # A file system without locks.
+            pass
+        yield
+
+
+def _earlier(folder: Path) -> tuple[Attempt, ...]:
+    """What was before; an attempt that nobody ended was killed."""
+    with suppress(BadStore):
+        return tuple(
+            one.model_copy(update={"status": "killed"}) if one.status == "running" else one
+            for one in read_run(folder).attempts
+        )
+    return ()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
