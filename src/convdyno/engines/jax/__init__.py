@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import jax
 from jaxlib.version import __version__ as jaxlib_version
@@ -12,11 +13,16 @@ from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Engine, Session, Trial
 from convdyno.engines.jax.step import JaxSession
 
+FORGET_EVERY = 20
+"""Networks run op by op after which compiled ops are forgotten, because each adds hundreds."""
 NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory")
 
 
 class JaxEngine:
     """JAX, imported; its devices are found when a network is opened."""
+
+    def __init__(self) -> None:
+        self._asked = 0
 
     def versions(self) -> dict[str, str]:
         """Versions of jax and of jaxlib, which has the compiler."""
@@ -26,9 +32,14 @@ class JaxEngine:
         """Load a network on a device."""
         return JaxSession(blueprint, trial, weights)
 
-    def op_by_op(self) -> AbstractContextManager[object]:
+    @contextmanager
+    def op_by_op(self) -> Iterator[None]:
         """Each op is compiled by itself, once for each shape."""
-        return jax.disable_jit()
+        with jax.disable_jit():
+            yield
+        self._asked += 1
+        if self._asked % FORGET_EVERY == 0:
+            jax.clear_caches()
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether the memory of the host or the device did not suffice."""

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import jax
+import numpy as np
 from jax import numpy as jnp
 
 from convdyno.engines.contract import Settings, Trial
@@ -19,6 +20,8 @@ POOL_THREAD = "tf_XLAEigen"
 """What Linux shows as the name of each thread that XLA computes with on a CPU."""
 COMPILED = "/jax/core/compile/backend_compile_duration"
 GPUS = ("cuda", "rocm")
+ALIGNMENT = 64
+"""Bytes; XLA takes the memory of arrays at such addresses as it is."""
 BF16_UNITS = {"avx512_bf16", "amx_bf16", "bf16"}
 """Processor features, as Linux calls them, by which products of bf16 are real arithmetic."""
 
@@ -72,6 +75,15 @@ def open_device(trial: Trial) -> tuple[jax.Device, Settings]:
         },
         warnings=_warnings(trial, kind, threads),
     )
+
+
+def private_copy(array: np.ndarray) -> np.ndarray:
+    """A copy at an address that XLA takes as it is, so that it is the only one."""
+    raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def compilations() -> int:

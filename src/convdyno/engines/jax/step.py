@@ -15,7 +15,7 @@ from jax import numpy as jnp
 from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
-from convdyno.blueprint.weights import Weights
+from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines.contract import Probe, State, Trial, check_state, memories, seed_after
 from convdyno.engines.jax import device, lower, probes, programs, rules, tuned
 from convdyno.engines.jax.lower import Arrays, Policy
@@ -80,9 +80,7 @@ class JaxSession:
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
         """Bring a host batch to the device; normalise to [-1, 1] there."""
-        # A copy is under way until it is ready, and the caller may fill its memory anew at once.
-        pixels = jax.block_until_ready(self._put(images))
-        self._placed = self._normalise(pixels)
+        self._placed = self._normalise(self._put(images))
         return Placed(self._placed, self._put(labels.astype(np.int32)))
 
     def train_step(self, batch: Placed) -> None:
@@ -129,7 +127,7 @@ class JaxSession:
 
     def load(self, weights: Weights) -> None:
         """Replace all weights."""
-        _check(self._blueprint, weights)
+        check_weights(self._blueprint, weights)
         arrays = self._put({name: weights[name] for name in self._blueprint.weights})
         self._state = self._state._replace(
             weights={name: array for name, array in arrays.items() if not is_state(name)},
@@ -222,8 +220,12 @@ class JaxSession:
         )
 
     def _put(self, tree: Any) -> Any:
-        """Host arrays on the device, in memory of their own."""
-        return jax.device_put(tree, self._device, may_alias=False)
+        """Host arrays on the device, in memory of their own.
+
+        JAX takes the memory of an array as it is if its address suits, whatever `may_alias` says,
+        and otherwise copies it in its own time; the caller may fill it anew at once.
+        """
+        return jax.device_put(jax.tree.map(device.private_copy, tree), self._device)
 
 
 def _key(seed: int) -> NDArray[np.uint32]:
@@ -241,15 +243,3 @@ def _policy(trial: Trial) -> Policy:
         norm=tuned.norm if tune else lower.native_norm,
         max_pool=tuned.max_pool if tune else lower.native_max_pool,
     )
-
-
-def _check(blueprint: Blueprint, weights: Weights) -> None:
-    """Refuse weights that are not this network's."""
-    for name, shape in blueprint.weights.items():
-        if name not in weights:
-            raise Refused(f"the weights are not those of {blueprint.name}: there is no {name!r}")
-        if weights[name].shape != shape:
-            raise Refused(
-                f"the weights are not those of {blueprint.name}: {name!r} has the shape "
-                f"{weights[name].shape}, not {shape}"
-            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +21,9 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 POOL_THREAD = "tf_XLAEigen"
 """What Linux shows as the name of each thread that XLA computes with on a CPU."""
 
+FORGET_EVERY = 20
+"""Networks run op by op after which compiled ops are forgotten, because each adds hundreds."""
+
 
 class Backend:
     """JAX with its compiler."""
@@ -30,10 +33,16 @@ class Backend:
     nchw_on_cpu = True
 
     def __init__(self) -> None:
+        self._asked = 0
         self._device: jax.Device | None = None
 
-    def op_by_op(self) -> AbstractContextManager[object]:
-        return jax.disable_jit()
+    @contextmanager
+    def op_by_op(self) -> Iterator[None]:
+        with jax.disable_jit():
+            yield
+        self._asked += 1
+        if self._asked % FORGET_EVERY == 0:
+            jax.clear_caches()
 
     def versions(self) -> dict[str, str]:
         return {name: metadata.version(name) for name in ("jax", "jaxlib")}

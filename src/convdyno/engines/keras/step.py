@@ -171,10 +171,11 @@ class KerasSession:
         """Replace all weights."""
         check_weights(self._blueprint, weights)
         for name, variable in self._variables.items():
-            variable.assign(weights[name].reshape(variable.shape))
+            # A copy, because JAX may take the host's memory as it is.
+            variable.assign(weights[name].reshape(variable.shape).copy())
         if self._averages and not self._update.updates():
             for name, average in self._averages.items():
-                average.assign(weights[name].reshape(average.shape))
+                average.assign(weights[name].reshape(average.shape).copy())
 
     def state(self) -> State:
         """Everything else that training remembers."""
@@ -189,13 +190,13 @@ class KerasSession:
         check_state(self._blueprint, self._trial.optimiser, state)
         self._update.restore(state)
         for name, average in self._averages.items():
-            average.assign(state[f"average/{name}"].reshape(average.shape))
+            average.assign(state[f"average/{name}"].reshape(average.shape).copy())
         seed = seed_after(self._trial.seed, int(state["updates"]))
         for name, stands in self._seeds.items():
             now, found = _array(stands.value), state.get(self._random(name))
             if found is None or (found.shape, found.dtype) != (now.shape, now.dtype):
                 found = np.array([seed, 0], now.dtype)
-            stands.assign(found)
+            stands.assign(found.copy())
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""

@@ -91,11 +91,11 @@ class Update:
                 array = state[f"{kind}/{name}"]
                 if kind == "velocity":
                     array = (array * -self._held).astype(np.float32)
-                variable.assign(array.reshape(variable.shape))
+                variable.assign(array.reshape(variable.shape).copy())
         self._take_own_velocities(state)
         self._rule.iterations.assign(int(state["updates"]))
         if self.optimiser is not self._rule and "scale/value" in state:
-            self.optimiser.dynamic_scale.assign(state["scale/value"])
+            self.optimiser.dynamic_scale.assign(float(state["scale/value"]))
             self.optimiser.step_counter.assign(int(state["scale/good_steps"]))
 
     def _take_own_velocities(self, state: State) -> None:
@@ -109,7 +109,7 @@ class Update:
             if not np.array_equal(_without_rate(array, rate), state[f"velocity/{name}"]):
                 return
         for name, variable in self._memory()["velocity"].items():
-            variable.assign(found[name].reshape(variable.shape))
+            variable.assign(found[name].reshape(variable.shape).copy())
         self._rule.learning_rate = self._held = rate
 
     def _memory(self) -> dict[str, dict[str, Any]]:
