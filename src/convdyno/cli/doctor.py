@@ -31,6 +31,7 @@ def doctor(
         "engines": {i.name: i.version for i in engines().values() if i.installed},
         "missing": {i.name: i.install for i in engines().values() if not i.installed},
         "disturbances": facts.disturbances(),
+        "decoder": _decoder(),
     }
     if not quick:
         names = [i.name for i in engines().values() if i.installed and i.precisions]
@@ -41,6 +42,20 @@ def doctor(
     from convdyno.report.console import Screen
 
     Screen().doctor(report)
+
+
+def _decoder() -> dict[str, str]:
+    """What JPEGs are decoded with, and why it is not the fastest, where it is not."""
+    from convdyno.errors import ConvdynoError
+
+    try:
+        from convdyno.data.decode import chosen
+        from convdyno.data.native.build import reason
+
+        name = chosen("auto")
+    except ConvdynoError as missing:
+        return {"name": "none", "reason": str(missing)}
+    return {"name": name, "reason": (reason() or "") if name != "native" else ""}
 
 
 def _peaks(engine: str, quiet: bool) -> list[dict[str, Any]]:

@@ -184,6 +184,9 @@ class Screen:
             self.line(f"engine {name}: {version}")
         for name, install in report["missing"].items():
             self.line(f"engine {name}: not installed; {install}")
+        decoder = report["decoder"]
+        why = f": {decoder['reason']}" if decoder["reason"] else ""
+        self.line(f"JPEG decoder {decoder['name']}{why}")
         if report.get("peaks"):
             self.line()
             self.table([_peak(row, report["peaks"]) for row in report["peaks"]])
