@@ -1,12 +1,17 @@
 """One way of making batches, in a process of its own: told how many, answers how long it took.
 
+The answer: seconds, own processor seconds, the share of its cores' time that others had.
+
 python benchmarks/input_party.py '{"kind": "ours", "decoder": "native", "folder": "/tmp/set", ...}'
 """
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -72,8 +77,19 @@ def whole(folder: Path, threads: int, how: dict[str, Any]) -> Iterator[Any]:
 KINDS = {"ours": ours, "tf_data": tf_data, "torch": torch, "whole": whole}
 
 
+def busy() -> float:
+    """Seconds that this process's cores have been busy, whoever used them."""
+    mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    ticks = sum(sum(map(int, row[1:4])) + sum(map(int, row[6:9])) for row in rows if row[0] in mine)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     """Answer each number of batches on standard input with the seconds they took."""
+    # A party that is stopped would outlive a parent that is killed.
+    parent_death_signal = 1
+    ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
     told = json.loads(sys.argv[1])
     kind, folder, threads = told.pop("kind"), Path(told.pop("folder")), told.pop("threads")
     batches = KINDS[kind](folder, threads, told)
@@ -82,10 +98,12 @@ def main() -> None:
     for line in sys.stdin:
         for _ in itertools.islice(batches, LEAD):
             pass
-        start = time.perf_counter()
+        start, own, all_of_it = time.perf_counter(), time.process_time(), busy()
         for _ in itertools.islice(batches, int(line)):
             pass
-        print(time.perf_counter() - start, flush=True)
+        seconds, own = time.perf_counter() - start, time.process_time() - own
+        foreign = (busy() - all_of_it - own) / (seconds * len(os.sched_getaffinity(0)))
+        print(seconds, own, foreign, flush=True)
 
 
 if __name__ == "__main__":
