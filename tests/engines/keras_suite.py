@@ -138,6 +138,11 @@ def test_labels_can_be_smooth():
     sameness.check_smoothing(open_session, auxiliary())
 
 
+def test_a_session_has_memory_of_its_own():
+    session = open_session(small(), optimiser=sameness.SPECS["average"])
+    sameness.check_memory_of_its_own(session, small())
+
+
 def test_a_last_batch_may_have_fewer_images():
     sameness.check_other_batches(open_session(small()), small())
 

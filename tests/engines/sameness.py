@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from miniatures import dropping, host_batch, lively_weights, small
+from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.engines import reference
@@ -225,6 +226,41 @@ def check_foreign_states(session: Session, blueprint: Blueprint, spec: Optimiser
     ):
         with pytest.raises(Refused, match=sentence):
             session.restore(given)
+
+
+def check_memory_of_its_own(session: Session, blueprint: Blueprint) -> None:
+    """What was placed, loaded or restored may be written over by the caller at once.
+
+    Frameworks take memory as it is if its address suits them.
+    """
+    weights = lively_weights(blueprint)
+    for seed in range(20):
+        images, labels = (aligned(array) for array in host_batch(blueprint, seed=seed))
+        given = {name: aligned(array) for name, array in weights.items()}
+        session.load(given)
+        expected = session.logits(session.place(images.copy(), labels.copy()))
+        state = session.state()
+        restored = {name: aligned(array) for name, array in state.items()}
+        session.restore(restored)
+        batch = session.place(images, labels)
+        loss = reference.loss(blueprint, weights, normalise(images), labels)
+        for array in (images, labels, *given.values(), *restored.values()):
+            array[...] = 0
+        np.testing.assert_array_equal(session.logits(batch), expected)
+        assert same(session.weights(), weights)
+        assert same(session.state(), state)
+        session.train_step(batch)
+        assert session.loss() == pytest.approx(loss, rel=1e-5)
+        assert not any(array.any() for array in (*given.values(), *restored.values()))
+
+
+def aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy at an address that is a multiple of 64."""
+    raw = np.zeros(array.nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def check_other_batches(session: Session, blueprint: Blueprint) -> None:

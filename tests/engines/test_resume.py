@@ -64,3 +64,8 @@ def test_labels_can_be_smooth(open_session):
 
 def test_a_last_batch_may_have_fewer_images(open_session):
     sameness.check_other_batches(open_session(small(), mode="infer"), small())
+
+
+def test_a_session_has_memory_of_its_own(open_session):
+    session = open_session(small(), optimiser=sameness.SPECS["average"])
+    sameness.check_memory_of_its_own(session, small())

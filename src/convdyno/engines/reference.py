@@ -13,6 +13,7 @@ import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -55,6 +56,8 @@ from convdyno.engines.contract import (
 from convdyno.engines.reference_update import Array, fresh_memory, update
 from convdyno.errors import Refused
 
+OWN = "own/reference/"
+"""In a state: what was not yet rounded to float32."""
 Arrays = Mapping[str, NDArray[np.floating]]
 """Weights by canonical name, in any float type."""
 
@@ -328,12 +331,14 @@ class ReferenceSession:
     def state(self) -> State:
         """Everything else that training remembers."""
         state: State = {n: array.astype(np.float32) for n, array in self._memory.items()}
+        state |= {f"{OWN}{n}": array.copy() for n, array in (self._memory | self._now).items()}
         return state | {"updates": self._memory["updates"].astype(np.int64)}
 
     def restore(self, state: State) -> None:
         """Go on from a state."""
         check_state(self._blueprint, self._optimiser, state)
-        self._memory = {n: np.asarray(state[n], np.float64) for n in self._memory}
+        self._memory = {n: _exact(state, n, state[n]) for n in self._memory}
+        self._now = {n: _exact(state, n, array) for n, array in self._now.items()}
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
@@ -364,6 +369,14 @@ class ReferenceSession:
             ),
             Probe("copy", 2.0 * source.nbytes, lambda: np.copyto(target, source)),
         )
+
+
+def _exact(state: State, name: str, rounded: NDArray[Any]) -> Array:
+    """An array before it was rounded to float32, if the state has it."""
+    own = state.get(f"{OWN}{name}")
+    if own is not None and np.array_equal(own.astype(np.float32), rounded.astype(np.float32)):
+        return own
+    return np.asarray(rounded, np.float64)
 
 
 class ReferenceEngine:
