@@ -147,6 +147,7 @@ def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict
     try:
         save_file(dict(arrays), part, metadata)
         with part.open("rb+") as file:
+            os.fchmod(file.fileno(), _usual_mode())
             os.fsync(file.fileno())
         part.replace(path)
     except (OSError, SafetensorError) as wrong:
@@ -155,6 +156,13 @@ def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict
     finally:
         if part.parent.is_dir():
             part.unlink(missing_ok=True)
+
+
+def _usual_mode() -> int:
+    """Who may read a new file; safetensors lets nobody but its owner."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def read_header(path: Path) -> Header:

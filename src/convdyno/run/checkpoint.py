@@ -73,7 +73,8 @@ def save(
         "standing": json.dumps({name: getattr(standing, name) for name in NUMBERS}),
     }
     arrays = {name: np.ascontiguousarray(weights[name], np.float32) for name in blueprint.weights}
-    arrays |= {STATE + name: np.ascontiguousarray(array) for name, array in state.items()}
+    # Not `ascontiguousarray`, which makes a row of a single number.
+    arrays |= {STATE + name: np.asarray(array, order="C") for name, array in state.items()}
     write_tensors(path, arrays, metadata)
     _sync(path.parent)
 
