@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "convdyno"
-CONTRACT = {"engines.contract", "blueprint", "errors"}
+CONTRACT = {"engines.contract", "engines.processor", "blueprint", "errors"}
 MAY_IMPORT = {
     "errors": set(),
     "blueprint": {"errors"},

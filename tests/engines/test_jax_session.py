@@ -14,9 +14,9 @@ from miniatures import MINIATURES, dropping, host_batch, lively_weights, plain, 
 from miniatures import with_auxiliary as auxiliary
 
 from convdyno.blueprint.draft import Draft
-from convdyno.engines import registry
+from convdyno.engines import processor, registry
 from convdyno.engines.contract import Optimiser, normalise
-from convdyno.engines.jax import device, lower, rules
+from convdyno.engines.jax import lower, rules
 from convdyno.errors import Refused
 
 
@@ -244,7 +244,7 @@ def test_threads_are_those_of_the_trial(threads):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert f"threads={threads}" in done.stdout, done.stderr
-    assert ("3 threads share" in done.stdout) == (threads > device._cores())
+    assert ("3 threads share" in done.stdout) == (threads > processor.cores())
 
 
 def test_weights_of_another_network_are_refused():

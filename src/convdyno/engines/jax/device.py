@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
-import re
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
+from convdyno.engines import processor
 from convdyno.engines.contract import Settings, Trial
 from convdyno.errors import Refused
 
@@ -30,7 +29,7 @@ def open_device(trial: Trial) -> tuple[jax.Device, Settings]:
     """Set the process up for a trial: the device, and under which conditions it runs."""
     _possible(trial)
     compilations()
-    wanted = trial.threads or _cores()
+    wanted = trial.threads or processor.cores()
     # XLA reads this once, when JAX first asks for a device; imports alone do not.
     os.environ["NPROC"] = str(wanted)
     if trial.device == "cpu":
@@ -62,7 +61,7 @@ def open_device(trial: Trial) -> tuple[jax.Device, Settings]:
     half = HALF.get(trial.precision)
     return device, Settings(
         device=_name(device),
-        device_name=_cpu_name() if kind == "cpu" else device.device_kind,
+        device_name=processor.name() if kind == "cpu" else device.device_kind,
         layout="nhwc",
         compiled=True,
         threads=threads,
@@ -151,50 +150,19 @@ def _warnings(trial: Trial, kind: str, threads: int) -> tuple[str, ...]:
             f"on a CPU JAX converts {trial.precision} convolutions to float32 and back, which may "
             "be slower than fp32: measure fp32 beside it"
         )
-    features = _cpu_features()
+    features = processor.features()
     tuned_bf16 = kind == "cpu" and trial.kernels == "tuned" and trial.precision == "bf16"
     if tuned_bf16 and features and not features & BF16_UNITS:
         warnings.append(
             f"bf16 is emulated: this CPU has none of {', '.join(sorted(BF16_UNITS))}; "
             "expect it to be slower than fp32, and measure fp32 beside it"
         )
-    if kind == "cpu" and threads > _cores():
-        warnings.append(
-            f"{threads} threads share {_cores()} cores; --threads {_cores()} is usually faster"
-        )
+    if kind == "cpu":
+        warnings += processor.crowded(threads)
     return tuple(warnings)
 
 
 def _pool_threads() -> int:
     """The threads that XLA's pool for CPUs really has; 0 where that cannot be seen."""
     names = (task / "comm" for task in Path("/proc/self/task").glob("*"))
-    return sum(_text(name).strip() == POOL_THREAD for name in names)
-
-
-def _cores() -> int:
-    """The physical cores that this process may use."""
-    if not hasattr(os, "sched_getaffinity"):
-        return os.cpu_count() or 1
-    siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-    return len({_text(Path(siblings.format(n))) or n for n in os.sched_getaffinity(0)})
-
-
-def _cpu_features() -> set[str]:
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _cpu_info(), re.MULTILINE)
-    return set(found[1].split()) if found else set()
-
-
-def _cpu_name() -> str:
-    found = re.search(r"^model name\s*:\s*(.*)$", _cpu_info(), re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
-
-
-def _cpu_info() -> str:
-    return _text(Path("/proc/cpuinfo"))
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
+    return sum(processor.text_of(name).strip() == POOL_THREAD for name in names)

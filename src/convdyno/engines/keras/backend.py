@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
+from convdyno.engines import processor
 from convdyno.engines.contract import Trial
 from convdyno.errors import Refused
 
@@ -89,33 +86,12 @@ def pick(framework: str, wanted: str, present: list[str]) -> str:
     return name
 
 
-def cores() -> int:
-    """The physical cores that this process may use."""
-    if not hasattr(os, "sched_getaffinity"):
-        return os.cpu_count() or 1
-    siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-    files = [Path(siblings.format(n)) for n in os.sched_getaffinity(0)]
-    return len({file.read_text() if file.exists() else file for file in files})
-
-
-def cpu_name() -> str:
-    """The processor, as Linux calls it."""
-    found = re.search(r"^model name\s*:\s*(.*)$", _cpu_info(), re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
-
-
 def emulated(precision: str, device: str) -> bool:
     """Whether a CPU only pretends to have a precision."""
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _cpu_info(), re.MULTILINE)
-    features = set(found[1].split()) if found else set()
+    features = processor.features()
     return (
         device == "cpu"
         and precision in NATIVE
         and bool(features)
         and not features & NATIVE[precision]
     )
-
-
-def _cpu_info() -> str:
-    file = Path("/proc/cpuinfo")
-    return file.read_text() if file.exists() else ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import keras
-import numpy as np
 from keras import layers, ops
 
+from convdyno.blueprint import windows
 from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
     LRN,
@@ -26,7 +26,6 @@ from convdyno.blueprint.ops import (
     Norm,
     Op,
     Pool,
-    Quad,
     Scale,
     Shape,
     Widen,
@@ -96,10 +95,10 @@ class Walk:
 
         With `exact` "same" does not do: an average there does not count the padding.
         """
-        top, bottom, left, right = reached = _reached(op, self.shape)
+        top, bottom, left, right = reached = windows.reached(op, self.shape)
         if reached == (0, 0, 0, 0):
             return x, "valid"
-        if _is_same(op, self.shape) and not exact:
+        if windows.is_same(op, self.shape) and not exact:
             return x, "same"
         sides = ((top, bottom), (left, right))
         if value == 0:
@@ -187,7 +186,7 @@ def _act(walk: Walk, op: Act, x: Tensor) -> Tensor:
 
 def _pool(walk: Walk, op: Pool, x: Tensor) -> Tensor:
     lowest = -math.inf if op.kind == "max" else 0.0
-    top, bottom, left, right = _reached(op, walk.shape)
+    top, bottom, left, right = windows.reached(op, walk.shape)
     # On torch Keras 3.15 repeats the edge where an average's padding differs by side
     # (https://github.com/keras-team/keras/pull/23233).
     lopsided = op.kind == "average" and (top != bottom or left != right)
@@ -195,7 +194,7 @@ def _pool(walk: Walk, op: Pool, x: Tensor) -> Tensor:
     if op.kind == "max":
         return layers.MaxPooling2D(op.kernel, op.stride, padding)(x)
     y = layers.AveragePooling2D(op.kernel, op.stride, padding)(x)
-    share = _padded_share(op, walk.shape)
+    share = windows.padded_share(op, walk.shape)
     if padding == "valid" and not op.count_pad and share.max() > 1:
         share = share if walk.nchw else share[:, :, None]
         y = y * ops.convert_to_tensor(share, y.dtype)
@@ -243,35 +242,3 @@ LOWER: dict[type[Op], Callable[..., Tensor]] = {
     LRN: lambda walk, op, x: LocalResponseNorm(op, walk.channels(x))(x),
     Widen: _widen,
 }
-
-
-def _reached(op: Conv | Pool, shape: Shape) -> Quad:
-    """The padding without what lies beyond the last window."""
-    bottom, right = (
-        max(0, (out - 1) * stride + kernel - size - before)
-        for out, stride, kernel, size, before in _axes(op, shape)
-    )
-    return op.pad[0], bottom, op.pad[2], right
-
-
-def _is_same(op: Conv | Pool, shape: Shape) -> bool:
-    """Whether Keras's "same" has the same windows."""
-    return all(
-        out == -(-size // stride) and before == max(0, (out - 1) * stride + kernel - size) // 2
-        for out, stride, kernel, size, before in _axes(op, shape)
-    )
-
-
-def _axes(op: Conv | Pool, shape: Shape) -> Iterator[tuple[int, ...]]:
-    """For both axes: windows, stride, kernel, size of the input, padding before it."""
-    before = op.pad[0], op.pad[2]
-    return zip(op.shape(shape)[:2], op.stride, op.kernel, shape[:2], before, strict=True)
-
-
-def _padded_share(op: Pool, shape: Shape) -> np.ndarray:
-    """For each window: all its cells / those that are not padding, as (rows, columns)."""
-    rows, columns = (
-        [min(i * stride - before + kernel, size) - max(i * stride - before, 0) for i in range(out)]
-        for out, stride, kernel, size, before in _axes(op, shape)
-    )
-    return math.prod(op.kernel) / np.outer(rows, columns)

@@ -12,8 +12,9 @@ from typing import Any
 
 import jax
 
+from convdyno.engines import processor
 from convdyno.engines.contract import Trial
-from convdyno.engines.keras.backend import Follow, Gradients, Place, cores, cpu_name, pick
+from convdyno.engines.keras.backend import Follow, Gradients, Place, pick
 from convdyno.errors import Refused
 
 NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory")
@@ -48,7 +49,7 @@ class Backend:
         return {name: metadata.version(name) for name in ("jax", "jaxlib")}
 
     def start(self, trial: Trial) -> Place:
-        wanted = trial.threads or cores()
+        wanted = trial.threads or processor.cores()
         # XLA reads this once, when JAX first asks for a device; imports alone do not.
         os.environ["NPROC"] = str(wanted)
         if trial.device == "cpu":
@@ -71,7 +72,7 @@ class Backend:
             jax.config.update("jax_default_matmul_precision", precision)
         flags: dict[str, object] = {"xla_flags": os.environ.get("XLA_FLAGS", "")}
         return Place(
-            name, cpu_name() if name == "cpu" else self._device.device_kind, threads, flags
+            name, processor.name() if name == "cpu" else self._device.device_kind, threads, flags
         )
 
     def batches(self, *batch: Any) -> Iterator[Any]:

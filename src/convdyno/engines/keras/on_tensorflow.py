@@ -8,8 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from convdyno.engines import processor
 from convdyno.engines.contract import Trial
-from convdyno.engines.keras.backend import Follow, Gradients, Place, cores, cpu_name, pick
+from convdyno.engines.keras.backend import Follow, Gradients, Place, pick
 from convdyno.errors import Refused
 
 NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
@@ -48,7 +49,7 @@ class Backend:
         name = pick("TensorFlow", trial.device, present)
         self._on_gpu = name != "cpu"
         chosen = [gpus[present.index(name)]] if self._on_gpu else []
-        threads = trial.threads or cores()
+        threads = trial.threads or processor.cores()
         try:
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(threads)
@@ -67,7 +68,7 @@ class Backend:
         from tensorflow.python.util import _pywrap_util_port
 
         flags: dict[str, object] = {"onednn": bool(_pywrap_util_port.IsMklEnabled())}
-        return Place(name, cpu_name(), threads, flags)
+        return Place(name, processor.name(), threads, flags)
 
     def batches(self, *batch: Any) -> Any:
         return tf.data.Dataset.from_tensors(batch).repeat()

@@ -12,8 +12,9 @@ from typing import Any
 import keras
 import torch
 
+from convdyno.engines import processor
 from convdyno.engines.contract import Trial
-from convdyno.engines.keras.backend import Follow, Gradients, Place, cores, cpu_name, pick
+from convdyno.engines.keras.backend import Follow, Gradients, Place, pick
 from convdyno.errors import Refused
 
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
@@ -55,14 +56,14 @@ class Backend:
         if keras.ops.zeros(()).device != self._device:
             self._scope.enter_context(keras.device(name))
             atexit.register(self._scope.close)
-        threads = trial.threads or cores()
+        threads = trial.threads or processor.cores()
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision("high" if trial.precision == "tf32" else "highest")
         torch.backends.cudnn.allow_tf32 = trial.precision == "tf32"
         torch.backends.cudnn.benchmark = True
         if self._device.type != "cuda":
             flags: dict[str, object] = {"onednn": torch.backends.mkldnn.is_available()}
-            return Place(name, cpu_name(), threads, flags)
+            return Place(name, processor.name(), threads, flags)
         torch.cuda.set_device(self._device)
         return Place(name, torch.cuda.get_device_name(self._device), threads)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights, check_weights
+from convdyno.engines import processor
 from convdyno.engines.contract import (
     Probe,
     Settings,
@@ -25,7 +26,7 @@ from convdyno.engines.contract import (
     seed_after,
 )
 from convdyno.engines.keras import probes
-from convdyno.engines.keras.backend import HALF, NATIVE, Backend, Place, cores, emulated
+from convdyno.engines.keras.backend import HALF, NATIVE, Backend, Place, emulated
 from convdyno.engines.keras.lower import Walk
 from convdyno.engines.keras.model import Network
 from convdyno.engines.keras.update import Update
@@ -299,8 +300,6 @@ def _warnings(trial: Trial, place: Place) -> tuple[str, ...]:
             f"{trial.precision} is emulated: this CPU has neither {native}; "
             "expect it to be slower than fp32, and measure fp32 beside it"
         )
-    if place.device == "cpu" and place.threads > cores():
-        warnings.append(
-            f"{place.threads} threads share {cores()} cores; --threads {cores()} is usually faster"
-        )
+    if place.device == "cpu":
+        warnings += processor.crowded(place.threads)
     return tuple(warnings)

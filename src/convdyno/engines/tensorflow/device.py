@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
-import re
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from convdyno.engines import processor
 from convdyno.engines.contract import Settings, Trial
 from convdyno.errors import Refused
 
@@ -42,7 +40,7 @@ def prepare(trial: Trial, device: str) -> Settings:
         raise Refused(
             "TensorFlow promises nchw on GPUs only, and this trial runs on cpu: use --layout nhwc"
         )
-    threads = trial.threads or cores()
+    threads = trial.threads or processor.cores()
     start_runtime(threads, device)
     tf.config.experimental.enable_tensor_float_32_execution(trial.precision == "tf32")
     tf.random.set_seed(trial.seed)
@@ -56,7 +54,7 @@ def prepare(trial: Trial, device: str) -> Settings:
         flags["tf32"] = trial.precision == "tf32"
     return Settings(
         device=device,
-        device_name=_cpu_name() if on_cpu else _gpu_name(device),
+        device_name=processor.name() if on_cpu else _gpu_name(device),
         # Where a GPU prefers nchw, TensorFlow's own optimiser of layouts puts it there.
         layout="nhwc" if trial.layout == "auto" else trial.layout,
         compiled=trial.compile == "on",
@@ -104,7 +102,7 @@ def grouped(device: str, half: tf.DType | None, compiled: bool) -> bool:
 
 def emulated(precision: str, device: str) -> bool:
     """Whether a CPU only pretends to have a precision."""
-    features = _cpu_features()
+    features = processor.features()
     return (
         device == "cpu"
         and precision in NATIVE
@@ -136,37 +134,10 @@ def _warnings(trial: Trial, on_cpu: bool, threads: int) -> tuple[str, ...]:
             f"{trial.precision} is emulated: this CPU has neither {native}; "
             "expect it to be slower than fp32, and measure fp32 beside it"
         )
-    if on_cpu and threads > cores():
-        warnings.append(
-            f"{threads} threads share {cores()} cores; --threads {cores()} is usually faster"
-        )
+    if on_cpu:
+        warnings += processor.crowded(threads)
     if on_cpu and not onednn():
         warnings.append(
             "oneDNN is switched off by TF_ENABLE_ONEDNN_OPTS; unset it, convolutions are slow so"
         )
     return tuple(warnings)
-
-
-def cores() -> int:
-    """The physical cores that this process may use."""
-    if not hasattr(os, "sched_getaffinity"):
-        return os.cpu_count() or 1
-    allowed = os.sched_getaffinity(0)
-    siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-    files = [Path(siblings.format(n)) for n in allowed]
-    return len({file.read_text() if file.exists() else file for file in files})
-
-
-def _cpu_features() -> set[str]:
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _cpu_info(), re.MULTILINE)
-    return set(found[1].split()) if found else set()
-
-
-def _cpu_name() -> str:
-    found = re.search(r"^model name\s*:\s*(.*)$", _cpu_info(), re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
-
-
-def _cpu_info() -> str:
-    file = Path("/proc/cpuinfo")
-    return file.read_text() if file.exists() else ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from convdyno.blueprint import windows
 from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
     LRN,
@@ -27,7 +27,6 @@ from convdyno.blueprint.ops import (
     Norm,
     Op,
     Pool,
-    Quad,
     Scale,
     Shape,
     Widen,
@@ -110,10 +109,10 @@ class Walk:
         Explicit padding is not an option: it leaves oneDNN in the backward pass. With `exact`
         "SAME" is not either, because an average there does not count the padding.
         """
-        top, bottom, left, right = reached = _reached(op, self.shape)
+        top, bottom, left, right = reached = windows.reached(op, self.shape)
         if reached == (0, 0, 0, 0):
             return x, "VALID"
-        if _is_same(op, self.shape) and not exact:
+        if windows.is_same(op, self.shape) and not exact:
             return x, "SAME"
         sides = [(top, bottom), (left, right)]
         pads = [(0, 0), (0, 0), *sides] if self.nchw else [(0, 0), *sides, (0, 0)]
@@ -192,7 +191,7 @@ def _pool(walk: Walk, op: Pool, x: Tensor) -> Tensor:
     if op.kind == "max":
         return tf.nn.max_pool2d(x, op.kernel, op.stride, padding, walk.format)
     y = tf.nn.avg_pool2d(x, op.kernel, op.stride, padding, walk.format)
-    share = _padded_share(op, walk.shape)
+    share = windows.padded_share(op, walk.shape)
     if padding == "VALID" and not op.count_pad and share.max() > 1:
         y *= tf.constant(share if walk.nchw else share[:, :, None], y.dtype)
     return y
@@ -252,35 +251,3 @@ LOWER: dict[type[Op], Callable[..., Tensor]] = {
     LRN: _lrn,
     Widen: _widen,
 }
-
-
-def _reached(op: Conv | Pool, shape: Shape) -> Quad:
-    """The padding without what lies beyond the last window."""
-    bottom, right = (
-        max(0, (out - 1) * stride + kernel - size - before)
-        for out, stride, kernel, size, before in _axes(op, shape)
-    )
-    return op.pad[0], bottom, op.pad[2], right
-
-
-def _is_same(op: Conv | Pool, shape: Shape) -> bool:
-    """Whether TensorFlow's "SAME" has the same windows."""
-    return all(
-        out == -(-size // stride) and before == max(0, (out - 1) * stride + kernel - size) // 2
-        for out, stride, kernel, size, before in _axes(op, shape)
-    )
-
-
-def _axes(op: Conv | Pool, shape: Shape) -> Iterator[tuple[int, ...]]:
-    """For both axes: windows, stride, kernel, size of the input, padding before it."""
-    before = op.pad[0], op.pad[2]
-    return zip(op.shape(shape)[:2], op.stride, op.kernel, shape[:2], before, strict=True)
-
-
-def _padded_share(op: Pool, shape: Shape) -> np.ndarray:
-    """For each window: all its cells / those that are not padding, as (rows, columns)."""
-    rows, columns = (
-        [min(i * stride - before + kernel, size) - max(i * stride - before, 0) for i in range(out)]
-        for out, stride, kernel, size, before in _axes(op, shape)
-    )
-    return math.prod(op.kernel) / np.outer(rows, columns)

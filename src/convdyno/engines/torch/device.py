@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import platform
-import re
 import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from convdyno.engines import processor
 from convdyno.engines.contract import Settings, Trial
 from convdyno.errors import Refused
 
@@ -44,7 +42,7 @@ def prepare(trial: Trial, device: torch.device) -> Settings:
         )
     if trial.compile == "on" and kind == "cpu" and not _compiler():
         raise Refused("torch.compile needs a C++ compiler on a CPU: install g++, or --compile off")
-    threads = trial.threads or _cores()
+    threads = trial.threads or processor.cores()
     torch.set_num_threads(threads)
     # These two spellings are understood by every torch since 1.12 and do not conflict.
     torch.set_float32_matmul_precision("high" if trial.precision == "tf32" else "highest")
@@ -64,7 +62,7 @@ def prepare(trial: Trial, device: torch.device) -> Settings:
         flags["tf32"] = trial.precision == "tf32"
     return Settings(
         device=str(device),
-        device_name=torch.cuda.get_device_name(device) if kind == "cuda" else _cpu_name(),
+        device_name=torch.cuda.get_device_name(device) if kind == "cuda" else processor.name(),
         layout=_layout(trial, kind),
         compiled=trial.compile == "on",
         threads=threads,
@@ -75,7 +73,7 @@ def prepare(trial: Trial, device: torch.device) -> Settings:
 
 def emulated(precision: str, device: torch.device) -> bool:
     """Whether a CPU only pretends to have a precision."""
-    features = _cpu_features()
+    features = processor.features()
     return (
         device.type == "cpu"
         and precision in NATIVE
@@ -127,37 +125,10 @@ def _warnings(trial: Trial, kind: str, threads: int) -> tuple[str, ...]:
             f"{trial.precision} is emulated: this CPU has neither {native}; "
             "expect it to be slower than fp32, and measure fp32 beside it"
         )
-    if kind == "cpu" and threads > _cores():
-        warnings.append(
-            f"{threads} threads share {_cores()} cores; --threads {_cores()} is usually faster"
-        )
+    if kind == "cpu":
+        warnings += processor.crowded(threads)
     return tuple(warnings)
-
-
-def _cores() -> int:
-    """The physical cores that this process may use."""
-    if not hasattr(os, "sched_getaffinity"):
-        return torch.get_num_threads()
-    allowed = os.sched_getaffinity(0)
-    siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-    files = [Path(siblings.format(n)) for n in allowed]
-    return len({file.read_text() if file.exists() else file for file in files})
 
 
 def _compiler() -> bool:
     return any(shutil.which(name) for name in (os.environ.get("CXX", ""), "g++", "clang++"))
-
-
-def _cpu_features() -> set[str]:
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _cpu_info(), re.MULTILINE)
-    return set(found[1].split()) if found else set()
-
-
-def _cpu_name() -> str:
-    found = re.search(r"^model name\s*:\s*(.*)$", _cpu_info(), re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
-
-
-def _cpu_info() -> str:
-    file = Path("/proc/cpuinfo")
-    return file.read_text() if file.exists() else ""
