@@ -103,6 +103,7 @@ class Trainer:
             self._say_begun(engine)
             rate = math.nan
             saved, summarised = time.perf_counter(), -math.inf
+            self._shown_at = saved
             self._mark()
             while True:
                 if self._evaluation_due():
@@ -128,8 +129,9 @@ class Trainer:
                 self._step += 1
                 if self._display_due():
                     self._display(rate)
-                elif time.perf_counter() - self._displayed_at > QUIET_SECONDS:
-                    self._sign_of_life()
+                elif time.perf_counter() - self._since > QUIET_SECONDS:
+                    self._pause()
+                    self._say("progress", what="training")
                 if time.perf_counter() - summarised > self._watching.summary_seconds:
                     self._pause()
                     self._summaries.pictures(self._step, self._sound_weights(), images[:PICTURES])
@@ -207,8 +209,8 @@ class Trainer:
 
     def _mark(self) -> None:
         """Time runs from here on."""
-        self._since = self._displayed_at = time.perf_counter()
-        self._displayed, self._waited = self._step, self._pipeline.wait_seconds
+        self._since = self._window = time.perf_counter()
+        self._window_step, self._waited = self._step, self._pipeline.wait_seconds
 
     def _pause(self) -> None:
         """What comes now is not training."""
@@ -216,21 +218,16 @@ class Trainer:
         self._seconds += time.perf_counter() - self._since
         self._since = time.perf_counter()
 
-    def _sign_of_life(self) -> None:
-        if time.perf_counter() - self._since > QUIET_SECONDS:
-            self._pause()
-            self._say("progress", what="training")
-
     def _display_due(self) -> bool:
         every = self._watching.display_every
         if every:
             return self._step % every == 0
-        return time.perf_counter() - self._displayed_at >= self._watching.display_seconds
+        return time.perf_counter() - self._shown_at >= self._watching.display_seconds
 
     def _display(self, rate: float) -> None:
         loss = self._sound_loss()
         now = time.perf_counter()
-        elapsed, steps = now - self._displayed_at, self._step - self._displayed
+        elapsed, steps = now - self._window, self._step - self._window_step
         waited = self._pipeline.wait_seconds - self._waited
         shown = {
             "step": self._step,
@@ -244,6 +241,7 @@ class Trainer:
         self._say("step", seconds=self._seconds, **shown)
         self._note("step", **shown)
         self._summaries.scalars(self._step, shown)
+        self._shown_at = time.perf_counter()
         self._mark()
 
     def _sound_loss(self) -> float:
