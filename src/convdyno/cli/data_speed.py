@@ -93,18 +93,14 @@ def _document(
     path: str, facts: Facts, batch: int, image: tuple[int, ...], ran: dict[str, object],
     measured: list[Block], each: Parts,
 ) -> dict[str, Any]:  # fmt: skip
-    import os
-
+    from convdyno.data.pipeline import cores
     from convdyno.stats.rounds import Round
     from convdyno.stats.summary import interval
 
     found = interval(
         [Round.of([b.seconds for b in measured], [b.batches for b in measured], batch)]
     )
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    busy = min(int(str(ran["threads"])), cores)
+    busy = min(int(str(ran["threads"])), cores())
     return {
         "path": path,
         "kind": facts.kind,
