@@ -24,6 +24,7 @@ speed: .make/test
 	$(BIN)/python benchmarks/overhead.py
 	$(PIP) flax optax
 	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/input.py
 
 # System packages and real data sets; the scripts leave what is there already.
 .make/data/ready: tests/system.sh tests/real_data.sh

@@ -23,6 +23,7 @@ Examples:
   convdyno data convert imagenet/ records/ --to tfrecord --shards 1024
   convdyno data convert imagenet/ small/ --to folder --short-side 256 --quality 90
   convdyno data make photos/ --images 2000 --classes 10
+  convdyno data speed photos/
 """
 FORMS = ("tfrecord", "folder")
 PATIENCE = 10.0
@@ -30,7 +31,7 @@ PATIENCE = 10.0
 MOST_CLASSES = 5
 
 app = typer.Typer(
-    help="Data sets: get, info, convert, make.",
+    help="Data sets: get, info, convert, make, speed.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=EXAMPLES,
