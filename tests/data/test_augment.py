@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pictures import arrays, photo
+from tensorflow_here import tensorflow
 
 from convdyno.data import colour
 from convdyno.data.augment import (
@@ -162,7 +163,7 @@ def test_tints_keep_to_the_older_tools_ranges():
 
 
 def test_exact_colours_are_tensorflows_to_two_levels():
-    tf = pytest.importorskip("tensorflow")
+    tf = tensorflow()
     image = photo(48, 48, seed=5)
     for n in range(6):
         drawn = tint(Dice(4, 0, n))

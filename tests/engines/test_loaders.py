@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tensorflow_here import tensorflow
 
 SIZE = (24, 32)
 
@@ -62,20 +63,24 @@ def test_torch_reads_arrays():
 
 @pytest.mark.parametrize("jitter", [False, True])
 def test_tensorflow_reads_files(items, jitter):
-    loader = pytest.importorskip("convdyno.engines.tensorflow.loader")
+    tensorflow()
+    from convdyno.engines.tensorflow import loader
+
     look = loader.Look(SIZE, jitter=jitter)
     check(loader.file_batches(items, look, batch=4, threads=1), 5, 4)
 
 
 def test_tensorflow_evaluates_each_image_once(items):
-    loader = pytest.importorskip("convdyno.engines.tensorflow.loader")
+    tensorflow()
+    from convdyno.engines.tensorflow import loader
+
     look = loader.Look(SIZE, train=False)
     assert evaluated(loader.file_batches(items, look, batch=4)) == sorted(n for _, n in items)
 
 
 def test_tensorflow_reads_records(items, tmp_path):
-    loader = pytest.importorskip("convdyno.engines.tensorflow.loader")
-    import tensorflow as tf
+    tf = tensorflow()
+    from convdyno.engines.tensorflow import loader
 
     file = tmp_path / "validation-00000-of-00001"
     with tf.io.TFRecordWriter(str(file)) as out:
@@ -91,6 +96,8 @@ def test_tensorflow_reads_records(items, tmp_path):
 
 
 def test_tensorflow_reads_arrays():
-    loader = pytest.importorskip("convdyno.engines.tensorflow.loader")
+    tensorflow()
+    from convdyno.engines.tensorflow import loader
+
     images = np.random.default_rng(0).integers(0, 256, (9, 16, 16, 3), np.uint8)
     check(loader.array_batches(images, np.arange(9), loader.Look(SIZE), batch=4), 3, 4)
