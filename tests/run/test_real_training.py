@@ -1,0 +1,55 @@
+"""Real images: networks learn, and every engine agrees on what a trained one gets right.
+
+One thread each: two that wait for each other are slow on a machine that others use too.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_sets import unpacked
+
+pytestmark = pytest.mark.slow
+
+
+def trained(convdyno: Any, *words: str) -> dict[str, Any]:
+    done = convdyno("train", *words, "--threads", "1", "--json", timeout=900)
+    assert done.code == 0, done.err
+    found: dict[str, Any] = done.json["runs"][0]["evaluation"]
+    return found
+
+
+def test_one_epoch_of_mnist_is_counted_alike_by_all_engines(tmp_path: Path, convdyno: Any) -> None:
+    unpacked("mnist", tmp_path / "mnist")
+    found = trained(
+        convdyno, "deepmnist", "--data", "mnist", "--engine", "torch", "--epochs", "1",
+        "--log-dir", "run",
+    )  # fmt: skip
+    assert found["images"] == 10_000
+    assert found["top1"] > 0.955
+    for engine in ("jax", "tensorflow", "keras/torch"):
+        told = convdyno("eval", "run", "--engine", engine, "--json").json
+        assert told["images"] == 10_000
+        assert abs(told["top1_images"] - found["top1_images"]) <= 2, engine
+        assert told["loss"] == pytest.approx(found["loss"], rel=1e-3)
+
+
+def subset(folder: Path, to: Path, train: int, test: int) -> None:
+    """The first images of CIFAR-10's binary form."""
+    to.mkdir()
+    for name, count in (("data_batch_1.bin", train), ("test_batch.bin", test)):
+        (path,) = folder.rglob(name)
+        (to / name).write_bytes(path.read_bytes()[: count * 3073])
+
+
+def test_a_resnet_learns_cifar_10_from_arrays_and_from_jpegs(tmp_path: Path, convdyno: Any) -> None:
+    subset(unpacked("cifar10", tmp_path / "whole"), tmp_path / "cifar", 4000, 1000)
+    made = convdyno("data", "convert", "cifar", "jpegs", "--to", "tfrecord", "--encoding", "jpeg")
+    assert made.code == 0, made.err
+    for data, crop in (("cifar", "pad"), ("jpegs", "whole")):
+        found = trained(
+            convdyno, "resnet20", "--data", data, "--recipe", "cifar-fast", "--engine", "torch",
+            "--epochs", "4", "--warmup", "1", "--crop", crop, "--log-dir", f"run-{data}",
+        )  # fmt: skip
+        assert found["images"] == 1000
+        assert found["top1"] > 0.25, data
