@@ -53,7 +53,6 @@ def test_people_get_a_bar(convdyno, folder):
         (["--colour", "foldet"], "Did you mean 'folded'?"),
         (["--decoder", "simplejpg"], "Did you mean 'simplejpeg'?"),
         (["--batch", "0"], "--batch must be a whole number"),
-        (["--crop", "pad"], "for small images of one size"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(convdyno, folder, given, told):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import arrays, encoded, photo, photos
+from pictures import Memory, arrays, encoded, photo, photos
 
 from convdyno.data.augment import Transform
 from convdyno.data.damage import Tolerance
@@ -243,9 +243,17 @@ def test_impossible_settings_are_refused():
         Pipeline(photos(1), batch=1, image=(8, 8, 2), train=True)
     with pytest.raises(UsageError, match="rank 2 of 2"):
         Pipeline(photos(1), batch=1, image=IMAGE, train=True, rank=2, size=2)
-    with pytest.raises(UsageError, match="'pad'"):
-        Pipeline(photos(1), batch=1, image=IMAGE, train=True, transform=Transform(crop="pad"))
     assert not left()
+
+
+def test_small_files_are_padded_and_cropped_as_arrays_are():
+    """The same images as lossless files and as arrays give the same batches."""
+    held = arrays(12, 16)
+    files = Memory([encoded(image, "PNG") for image in held.images])
+    settings = {"batch": 6, "image": (16, 16, 3), "train": True, "transform": Transform(crop="pad")}
+    with Pipeline(held, **settings) as one, Pipeline(files, threads=2, **settings) as other:
+        for _ in range(4):
+            np.testing.assert_array_equal(next(one)[0], next(other)[0])
 
 
 def test_memory_does_not_grow_with_epochs():

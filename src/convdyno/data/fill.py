@@ -58,8 +58,6 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.image[2] not in (1, 3) or min(self.image) < 1:
             raise UsageError(f"images are height x width x 1 or 3 channels, not {self.image}")
-        if self.train and self.transform.crop == "pad" and not isinstance(self.source, Arrays):
-            raise UsageError("the crop 'pad' is for small images of one size, such as CIFAR's")
 
     def reader(self) -> Reader:
         """A decoder with these settings, for one thread."""
@@ -116,6 +114,9 @@ class _OneByOne:
             except BadData as problem:
                 bad(problem)
                 missing.append(slot)
+        recipe, how = self._recipe, self._recipe.transform
+        if recipe.train and how.crop == "pad":
+            images[:] = augment.pad_and_crop(images, recipe.seed, epoch, examples, how.mirror)
         return missing
 
     def _one(self, epoch: int, index: int, out: Pixels) -> int:
@@ -127,7 +128,8 @@ class _OneByOne:
             reader.read(augment.evaluation_box(how.view, height, width, size), out)
             return label
         dice = Dice(recipe.seed, epoch, index)
-        mirror = dice.uniform() < 0.5 and how.mirror
+        # Moving small images by a few pixels also mirrors them.
+        mirror = dice.uniform() < 0.5 and how.mirror and how.crop != "pad"
         box = Box(0, 0, height, width)
         if how.crop in LAWS:
             box = augment.training_box(dice, height, width, LAWS[how.crop])
