@@ -27,6 +27,9 @@ TURN_SECONDS = 1.0
 """A turn is as many blocks as fill this long, at least one."""
 WARM_UP_SECONDS = 10.0
 """A process may warm up for so long, and less when the budget is short."""
+MEASURED_SILENCE_SECONDS = 60.0
+"""A worker that is being measured may be silent for so long, or for twenty turns: a busy machine
+can make a step ten times slower."""
 WARM_UP_SHARE = 0.15
 """The share of the budget that the warm-ups of one round may take, over all cells."""
 
@@ -202,7 +205,7 @@ class Stage:
                 return
 
     def _measure(self, seat: Seat, turn: int) -> None:
-        silence = max(30.0, 20 * seat.turn_seconds)
+        silence = max(MEASURED_SILENCE_SECONDS, 20 * seat.turn_seconds)
         answer = seat.worker.ask("measure", silence=silence, turn=turn, blocks=seat.blocks_per_turn)
         seat.worker.pause()
         seat.process = seat.process.model_copy(
