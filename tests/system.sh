@@ -4,6 +4,7 @@ set -eu
 need=""
 command -v cc >/dev/null || need="$need gcc libc6-dev"
 [ -e /usr/include/jpeglib.h ] || need="$need libjpeg62-turbo-dev"
+command -v openssl >/dev/null || need="$need openssl"
 command -v npm >/dev/null || need="$need npm"
 [ -z "$need" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

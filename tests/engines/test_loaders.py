@@ -44,19 +44,22 @@ def evaluated(batches) -> list[int]:
 @pytest.mark.parametrize("jitter", [False, True])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_torch_reads_files(items, workers, jitter):
-    loader = pytest.importorskip("convdyno.engines.torch.loader")
+    from convdyno.engines.torch import loader
+
     look = loader.Look(SIZE, jitter=jitter)
     check(loader.file_batches(items, look, batch=4, workers=workers), 5, 4)
 
 
 def test_torch_evaluates_each_image_once(items):
-    loader = pytest.importorskip("convdyno.engines.torch.loader")
+    from convdyno.engines.torch import loader
+
     look = loader.Look(SIZE, train=False)
     assert evaluated(loader.file_batches(items, look, batch=4)) == sorted(n for _, n in items)
 
 
 def test_torch_reads_arrays():
-    loader = pytest.importorskip("convdyno.engines.torch.loader")
+    from convdyno.engines.torch import loader
+
     images = np.random.default_rng(0).integers(0, 256, (9, 16, 16, 3), np.uint8)
     check(loader.array_batches(images, np.arange(9), loader.Look(SIZE), batch=4), 3, 4)
 
