@@ -75,7 +75,7 @@ class Row:
     @property
     def step_seconds(self) -> float | None:
         """The mean time of a step."""
-        return self.trial.batch / self.images_per_second if self.images_per_second else None
+        return self.trial.global_batch / self.images_per_second if self.images_per_second else None
 
     @property
     def flops(self) -> float | None:
@@ -130,8 +130,10 @@ class Row:
         blocks = [block for process in self.record.measured for block in process.clean]
         if self.trial.latency:
             steps = [s for block in blocks for s in block.step_seconds or ()]
-            return legacy(steps, [1] * len(steps), self.trial.batch)
-        return legacy([b.seconds for b in blocks], [b.steps for b in blocks], self.trial.batch)
+            return legacy(steps, [1] * len(steps), self.trial.global_batch)
+        return legacy(
+            [b.seconds for b in blocks], [b.steps for b in blocks], self.trial.global_batch
+        )
 
     @property
     def latency(self) -> Latency | None:

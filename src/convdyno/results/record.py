@@ -58,8 +58,32 @@ class Peak(_Frozen):
     """Floating-point operations per second; bytes for "copy", images for "input"."""
 
 
+class Rank(_Frozen):
+    """One of the processes that ran a cell together, each with a device of its own."""
+
+    rank: int
+    host: str
+    local_rank: int = 0
+    pid: int = 0
+    device: str = ""
+    """The one that it used."""
+    visible: str | None = None
+    """The GPUs that it was shown (`CUDA_VISIBLE_DEVICES`); None where nobody limited them."""
+    allocated: str | None = None
+    """The GPUs that the batch system gave to the job; None without one."""
+    cores: tuple[int, ...] = ()
+    """The CPU cores that it was allowed to use."""
+    seconds: tuple[float, ...] = ()
+    """Its own time of each block, in the order of the process's blocks."""
+    last_loss: float | None = None
+    peak_memory_bytes: int | None = None
+    device_memory_bytes: int | None = None
+    clock_skew_seconds: float | None = None
+    """How far its host's clock is ahead of the parent's."""
+
+
 class Process(_Frozen):
-    """One fresh process: the cell's part of one round."""
+    """One fresh process, or one for each device: the cell's part of one round."""
 
     round: int
     sitting: int = 0
@@ -80,6 +104,9 @@ class Process(_Frozen):
     peak_memory_bytes: int | None = None
     device_memory_bytes: int | None = None
     peaks: tuple[Peak, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+    """Everybody who took part, where that was not one plain process. A block is as long then as its
+    slowest rank; of independent ones the rates add up."""
 
     @property
     def clean(self) -> tuple[Block, ...]:

@@ -11,7 +11,7 @@ from convdyno.stats.rounds import Round
 
 def rounds_of(record: Record) -> list[Round]:
     """The measured rounds of a record."""
-    return [_round(process, record.trial.batch) for process in record.measured]
+    return [_round(process, record.trial.global_batch) for process in record.measured]
 
 
 def paired(a: Record, b: Record) -> PairedRounds:
@@ -21,7 +21,7 @@ def paired(a: Record, b: Record) -> PairedRounds:
 
 def rounds_by_number(records: Sequence[Record]) -> list[list[Round | None]]:
     """The rounds of several records, in step: None where a record has none of that number."""
-    sides = [{p.round: _round(p, r.trial.batch) for p in r.measured} for r in records]
+    sides = [{p.round: _round(p, r.trial.global_batch) for p in r.measured} for r in records]
     numbers = sorted(set().union(*sides))
     return [[side.get(number) for number in numbers] for side in sides]
 

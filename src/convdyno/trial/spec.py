@@ -26,6 +26,10 @@ View = Literal["auto", "squash", "centre", "centre-1.145", "whole"]
 Resize = Literal["plain", "antialiased"]
 Colour = Literal["off", "folded", "exact"]
 OnBad = Literal["error", "skip"]
+Scaling = Literal["weak", "strong"]
+Exchange = Literal["default", "independent", "horovod"]
+Compress = Literal["none", "bf16"]
+Processes = Literal["device", "host"]
 LossScale = Annotated[float, Field(gt=0)] | Literal["dynamic"]
 
 
@@ -105,6 +109,24 @@ class Trial(_Frozen):
     optimiser: Optimiser = Optimiser()
     latency: bool = False
     """Wait for the device after every step instead of after a block of steps."""
+    devices: Annotated[int, Field(ge=1)] = 1
+    """How many train together, each on a batch of its own."""
+    hosts: Annotated[int, Field(ge=1)] = 1
+    """Over how many machines they are spread."""
+    cores: Annotated[int, Field(ge=1)] | None = None
+    """CPU cores that each device has to itself; None is all of the machine."""
+    scaling: Scaling = "weak"
+    """Whether `batch` or the batch of all devices together was held when devices were added."""
+    exchange: Exchange = "default"
+    """How gradients are averaged; independent devices do not, which is the upper bound."""
+    bucket_mb: Annotated[float, Field(gt=0)] | None = None
+    """Gradients that are exchanged at a time, where the engine has a choice."""
+    compress: Compress = "none"
+    """Gradients as they are on the wire."""
+    accumulate: Annotated[int, Field(ge=1)] = 1
+    """Parts of a batch that are computed one after the other before one exchange."""
+    processes: Processes = "device"
+    """One process for each device, or for all devices of a host."""
     seed: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
@@ -113,7 +135,27 @@ class Trial(_Frozen):
             raise ValueError("a loss scale is for training in fp16")
         if self.auxiliary and self.mode == "infer":
             raise ValueError("auxiliary heads are for training; inference never runs them")
+        if self.devices % self.hosts:
+            raise ValueError(
+                f"{self.devices} devices cannot be spread evenly over {self.hosts} hosts"
+            )
+        if self.batch % self.accumulate:
+            raise ValueError(
+                f"a batch of {self.batch} cannot be cut into {self.accumulate} equal parts"
+            )
+        if self.mode == "infer" and self.accumulate > 1:
+            raise ValueError("gradients accumulate in training; inference has none")
         return self
+
+    @property
+    def global_batch(self) -> int:
+        """Images of a step on all devices together."""
+        return self.batch * self.devices
+
+    @property
+    def crewed(self) -> bool:
+        """Whether it needs more than one plain process that has the machine to itself."""
+        return self.devices > 1 or self.cores is not None
 
     @property
     def digest(self) -> str:
@@ -128,7 +170,10 @@ class Trial(_Frozen):
     @property
     def label(self) -> str:
         """A short name for people."""
-        return f"{self.network} {self.engine} {self.mode} {self.precision} batch {self.batch}"
+        many = f" on {self.devices} devices" if self.devices > 1 else ""
+        alone = ", independent" if self.exchange == "independent" else ""
+        what = f"{self.network} {self.engine} {self.mode} {self.precision}"
+        return f"{what} batch {self.batch}{many}{alone}"
 
 
 def make_trial(**values: object) -> Trial:
