@@ -19,6 +19,7 @@ from convdyno.run.measure import Meter
 from convdyno.stats.ladder import climb
 from convdyno.stats.rounds import Round
 from convdyno.trial.spec import make_trial
+from convdyno.trial.world import World
 from convdyno.zoo.registry import build
 
 SLOW_SECONDS = 0.02
@@ -56,7 +57,7 @@ def measured(rung: str) -> Round:
     blueprint = build("trivial", (16, 16), 2)
     engine = registry.load("reference")
     session = engine.open(blueprint, trial, initial_weights(blueprint))
-    feed = open_feed(engine, session, blueprint, trial)
+    feed = open_feed(engine, session, blueprint, trial, World())
     meter = Meter(feed.run, session.wait, session.clock, waited=feed.waited, steps_per_block=2)
     meter.block()
     blocks = [meter.block() for _ in range(4)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,9 @@ from convdyno.cli import parse
 from convdyno.errors import NothingMeasured, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from convdyno.launch.crew import Team
     from convdyno.report.document import Certificates
     from convdyno.stage.rounds import Cell, Limits
     from convdyno.stats.plan import Goal
@@ -29,6 +31,7 @@ Examples:
   convdyno bench resnet50 --data imagenet/ --engine torch,jax
   convdyno bench resnet50 --data imagenet/ --ladder
   convdyno bench deepmnist --data fashion-mnist --stage-from scratch=/mnt/scratch,local=/tmp
+  convdyno bench resnet50 --devices 1,2,4
   convdyno bench --network mypackage.nets:tiny --image-size 64
 \b
 Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial failed.
@@ -105,6 +108,28 @@ def bench(
     latency: Annotated[
         bool, typer.Option("--latency", help="Wait after, and time, every single step.")
     ] = False,
+    devices: Annotated[
+        str, typer.Option(help="How many run together; a list gives the scaling curve.")
+    ] = "1",
+    scaling: Annotated[
+        str, typer.Option(help="weak: --batch is each device's; strong: all devices'.")
+    ] = "weak",
+    exchange: Annotated[
+        str, typer.Option(help="Of gradients: default, independent (none), horovod")
+    ] = "default",
+    bucket_mb: Annotated[
+        str | None, typer.Option(help="Gradients exchanged at a time, in MB (torch).")
+    ] = None,
+    compress: Annotated[str, typer.Option(help="Gradients on the wire: none, bf16")] = "none",
+    accumulate: Annotated[
+        str, typer.Option(help="Parts of a batch that are computed before one exchange.")
+    ] = "1",
+    processes: Annotated[
+        str, typer.Option(help="One for each device, or for each host: device, host")
+    ] = "device",
+    cores: Annotated[
+        str, typer.Option(help="CPU cores of each device; auto: an equal share of all.")
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="Of weights and images.", min=0)] = 0,
     within: Annotated[str, typer.Option(help="Stop when the interval is so narrow.")] = "3%",
     budget: Annotated[str, typer.Option(help="Stop after this time: 90s, 5m, 1h.")] = "5m",
@@ -112,6 +137,9 @@ def bench(
     watchdog: Annotated[
         str, typer.Option(help="A worker that is silent for so long has hung.")
     ] = "5m",
+    rank_timeout: Annotated[
+        str, typer.Option(help="One of several devices that is silent for so long is lost.")
+    ] = "20s",
     out: Annotated[Path, typer.Option(help="The folder of the records.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -121,6 +149,7 @@ def bench(
     cells that differ in one thing are compared.
     """
     from convdyno.cli.cells import make_trials
+    from convdyno.launch import local
     from convdyno.stage.rounds import Limits
     from convdyno.stats.plan import Goal
 
@@ -158,10 +187,19 @@ def bench(
         auxiliary=auxiliary,
         latency=latency,
         seed=seed,
+        devices=devices,
+        scaling=scaling,
+        exchange=exchange,
+        bucket_mb=bucket_mb,
+        compress=compress,
+        accumulate=accumulate,
+        processes=processes,
+        cores=cores,
     )
+    start = partial(local.start, rank_seconds=parse.duration("--rank-timeout")(rank_timeout))
     certificates = _certificates(trials, out, as_json)
     with _staged(trials, stage_from, as_json) as placed:
-        cells = _run(placed, goal, limits, out, as_json)
+        cells = _run(placed, goal, limits, start, out, as_json)
     _report(cells, certificates, limits, out, as_json)
 
 
@@ -201,7 +239,10 @@ def _staged(trials: list[Trial], words: str | None, quiet: bool) -> Iterator[lis
         ]
 
 
-def _run(trials: list[Trial], goal: Goal, limits: Limits, out: Path, quiet: bool) -> list[Cell]:
+def _run(
+    trials: list[Trial], goal: Goal, limits: Limits, start: Callable[[Trial], Team], out: Path,
+    quiet: bool,
+) -> list[Cell]:  # fmt: skip
     """Measure the cells; Ctrl-C ends the workers and keeps what was measured."""
     from convdyno.results import facts
     from convdyno.results.record import new_record
@@ -217,7 +258,7 @@ def _run(trials: list[Trial], goal: Goal, limits: Limits, out: Path, quiet: bool
     if not quiet:
         narrator.plan(len(cells), goal.minimum_rounds, goal.within, limits.budget_seconds)
     try:
-        Stage(cells, goal, limits, store, narrator).run()
+        Stage(cells, goal, limits, store, narrator, start).run()
     except KeyboardInterrupt:
         narrator.say("interrupted: the workers were ended, finished turns are kept")
     finally:

@@ -72,14 +72,52 @@ def make_trials(*, ladder: bool = False, **words: Any) -> list[Trial]:
             "auxiliary": [words["auxiliary"]],
             "latency": [words["latency"]],
             "seed": [words["seed"]],
+            "scaling": choice("scaling", spec.Scaling),
+            "bucket_mb": optional("bucket_mb", parse.number("--bucket-mb")),
+            "compress": choice("compress", spec.Compress),
+            "accumulate": parse.several(words["accumulate"], parse.whole("--accumulate")),
+            "processes": choice("processes", spec.Processes),
+            "cores": automatic("cores"),
+            "devices": parse.several(words["devices"], parse.whole("--devices")),
+            "exchange": choice("exchange", spec.Exchange),
         }
         if axes["batch"] == [None]:
             axes["batch"] = [network.batch]
         cells += expand(axes)
+    cells = _share_out(cells)
     cells = [fitted for trial in cells for fitted in _fit_data(trial, ladder)]
     for trial in cells:
         build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
     return cells
+
+
+def _share_out(cells: list[Trial]) -> list[Trial]:
+    """Cells with each device's part of a given batch, and of the machine's cores.
+
+    On a CPU every device of a run has as many cores, those of one-device cells too: that is what
+    devices are added to.
+    """
+    from convdyno.launch.local import core_share
+    from convdyno.run.share import gpus
+    from convdyno.trial.spec import make_trial
+
+    most = max(trial.devices for trial in cells)
+    found: dict[str, Trial] = {}
+    for trial in cells:
+        changes: dict[str, Any] = {}
+        if most > 1 and trial.cores is None and (trial.device == "cpu" or not gpus()):
+            changes["cores"] = core_share(most)
+        if trial.scaling == "strong" and trial.devices > 1:
+            if trial.batch % trial.devices:
+                raise UsageError(
+                    f"a batch of {trial.batch} cannot be shared evenly by {trial.devices} devices"
+                )
+            changes["batch"] = trial.batch // trial.devices
+        if trial.devices == 1:  # Nothing is exchanged, however.
+            changes["exchange"] = "default"
+        made = make_trial(**trial.model_dump() | changes) if changes else trial
+        found.setdefault(made.digest, made)
+    return list(found.values())
 
 
 def split_of(trial: Trial) -> Split:

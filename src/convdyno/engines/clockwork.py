@@ -36,6 +36,7 @@ from convdyno.engines.contract import (
     State,
     Trial,
     Weights,
+    World,
 )
 from convdyno.errors import Refused
 
@@ -129,6 +130,12 @@ class ClockworkEngine:
 
     def versions(self) -> dict[str, str]:
         return {}
+
+    def join(self, world: World, trial: Trial) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         return Clockwork(blueprint, trial, weights)

@@ -15,6 +15,7 @@ from convdyno.blueprint.ops import Shape
 from convdyno.blueprint.weights import Weights
 from convdyno.errors import Refused
 from convdyno.trial.spec import Optimiser, Trial
+from convdyno.trial.world import World
 
 __all__ = [
     "Batch",
@@ -29,6 +30,7 @@ __all__ = [
     "State",
     "Trial",
     "Weights",
+    "World",
     "check_state",
     "memories",
     "normalise",
@@ -152,6 +154,16 @@ class Engine(Protocol):
 
     def versions(self) -> dict[str, str]:
         """The framework's version and those of the libraries that do its arithmetic."""
+
+    def join(self, world: World, trial: Trial) -> None:
+        """Take part in a world, before anything is opened; `Refused` says why not.
+
+        From then on training steps average gradients over all ranks; batch-norm statistics stay
+        each rank's own. Nothing else of a session communicates.
+        """
+
+    def leave(self) -> None:
+        """Part from the others, who leave too."""
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network; `Refused` says what this engine can do instead."""

@@ -50,6 +50,7 @@ from convdyno.engines.contract import (
     State,
     Trial,
     Weights,
+    World,
     check_state,
     normalise,
 )
@@ -385,6 +386,13 @@ class ReferenceEngine:
     def versions(self) -> dict[str, str]:
         """NumPy's version."""
         return {"numpy": np.__version__}
+
+    def join(self, world: World, trial: Trial) -> None:
+        """It computes alone."""
+        raise Refused("the reference engine runs on one device only: use --devices 1")
+
+    def leave(self) -> None:
+        """It computes alone."""
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network."""

@@ -1,56 +1,41 @@
-"""A worker on this machine: its own process, spoken to in JSON lines, ended whatever happens."""
+"""Workers on this machine: one process, or one for each device."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import selectors
 import signal
-import subprocess
 import sys
-import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from convdyno.errors import TrialFailed
+from convdyno.errors import Refused, TrialFailed
+from convdyno.launch.crew import Crew, OutOfTime, Place, Team
+from convdyno.launch.link import DOING, PipeLink
+from convdyno.results.record import Rank
 from convdyno.trial.spec import Trial
-
-GRACE_SECONDS = 5.0
-"""How long a worker may take to end after its last answer."""
-
 
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """glibc asks for huge pages then, where Linux leaves that to each program; read at its start."""
 
 
 def environment(trial: Trial) -> dict[str, str]:
-    """What a trial's process needs to be told before it starts."""
+    """What a trial's processes need to be told before they start."""
     return HUGE_PAGES if trial.kernels == "tuned" else {}
 
 
 class LocalWorker:
     """A running worker; every failure of it is a `TrialFailed` with the status of the record."""
 
+    ranks: tuple[Rank, ...] = ()
+
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115, closed by `end`
-        self._oom_kills = _oom_kills()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "convdyno.run.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            start_new_session=True,
-            env=os.environ | (environment or {}),
-        )
-        assert self._process.stdout is not None
-        self._out = self._process.stdout.fileno()
-        os.set_blocking(self._out, False)
+        self._link = PipeLink(environment=environment)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._out, selectors.EVENT_READ)
-        self._unread = b""
+        self._selector.register(self._link, selectors.EVENT_READ)
+        self._unread: deque[dict[str, Any]] = deque()
 
     def ask(
         self, do: str, *, silence: float, until: float | None = None, **more: Any
@@ -69,104 +54,80 @@ class LocalWorker:
         `silence` is how many seconds may pass without a line before the worker counts as hung;
         `until` is a `time.monotonic` moment after which the answer is no longer wanted.
         """
-        self._signal(signal.SIGCONT)
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps({"do": do, **more}).encode() + b"\n")
-            self._process.stdin.flush()
+        self._link.signal(signal.SIGCONT)
+        self._link.send(do, **more)
         while True:
-            answer = json.loads(self._line(do, silence, until))
+            answer = self._event(do, silence, until)
             if answer["event"] == "failed":
                 raise TrialFailed(answer["status"], answer["reason"])
             yield dict(answer)
 
     def nudge(self) -> None:
         """Ask the process to finish what it is doing; training saves a checkpoint then."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+        self._link.nudge()
 
     def pause(self) -> None:
         """Stop the process where it is, so that its spinning threads cost the others nothing."""
-        self._signal(signal.SIGSTOP)
+        self._link.signal(signal.SIGSTOP)
 
     def end(self, *, kindly: bool = False) -> None:
         """End the whole process group and free what belongs to it; a second time does nothing."""
-        if self._stderr.closed:
-            return
-        if kindly:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(GRACE_SECONDS)
-        self._signal(signal.SIGKILL)
-        self._process.wait()
+        self._link.end(kindly=kindly)
         self._selector.close()
-        for file in (self._process.stdin, self._process.stdout, self._stderr):
-            with contextlib.suppress(OSError):
-                file.close()  # type: ignore[union-attr]
 
-    def _line(self, doing: str, silence: float, until: float | None) -> bytes:
-        while b"\n" not in self._unread:
+    def _event(self, doing: str, silence: float, until: float | None) -> dict[str, Any]:
+        while not self._unread:
             patience = silence if until is None else min(silence, until - time.monotonic())
             if not self._selector.select(max(0.0, patience)):
                 if until is not None and time.monotonic() >= until:
                     raise OutOfTime(doing)
                 raise TrialFailed(
                     "timeout",
-                    f"no sign of life for {silence:.0f} s ({_DOING[doing]}); the worker was ended",
+                    f"no sign of life for {silence:.0f} s ({DOING[doing]}); the worker was ended",
                 )
-            chunk = os.read(self._out, 1 << 16)
-            if not chunk:
-                raise self._post_mortem(doing)
-            self._unread += chunk
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
-
-    def _post_mortem(self, doing: str) -> TrialFailed:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(GRACE_SECONDS)
-        code = self._process.returncode
-        if code == -signal.SIGKILL and _oom_kills() > self._oom_kills:
-            return TrialFailed(
-                "oom", "the system ran out of memory and ended it: try a smaller --batch"
-            )
-        how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
-        said = f": {self._last_words()}" if self._last_words() else ""
-        return TrialFailed("failed", f"the worker died ({how}) while {_DOING[doing]}{said}")
-
-    def _last_words(self) -> str:
-        self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, self._stderr.tell() - 4096))
-        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        return lines[-1][:300] if lines else ""
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+            received = self._link.receive()
+            if received is None:
+                status, how = self._link.death()
+                said = how if status == "oom" else f"the worker {_while(how, doing)}"
+                raise TrialFailed(status, said)
+            self._unread.extend(received)
+        return self._unread.popleft()
 
 
-class OutOfTime(Exception):
-    """The budget ended while a worker was at work; nothing is wrong with the worker."""
-
-    def __init__(self, doing: str) -> None:
-        super().__init__(_DOING[doing])
-
-
-_DOING = {
-    "open": "loading the network",
-    "warm": "warming up",
-    "measure": "being measured",
-    "probe": "probing the device's peak",
-    "pose": "choosing what to compute",
-    "answer": "computing what the certificate asks",
-    "train": "training",
-    "evaluate": "evaluating",
-    "close": "closing",
-}
+def start(trial: Trial, rank_seconds: float) -> Team:
+    """What runs a trial on this machine."""
+    if not trial.crewed:
+        return LocalWorker(environment(trial))
+    if trial.hosts > 1:
+        raise Refused(
+            f"{trial.hosts} hosts were asked for, and this is one: name them with --nodes FILE"
+        )
+    return Crew(
+        lambda place: PipeLink(environment=environment(trial)),
+        places(trial),
+        trial,
+        rank_seconds,
+    )
 
 
-def _oom_kills() -> int:
-    """How many processes the kernel has ended for memory so far."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    return 0
+def places(trial: Trial, host: str = "") -> list[Place]:
+    """A place for each process of a trial on one machine, with cores of its own if it wants any."""
+    count = 1 if trial.processes == "host" else trial.devices // trial.hosts
+    loop = ("lo" if sys.platform == "linux" else "lo0") if not host else None
+    return [
+        Place(host, local_rank=n, local_size=count, cores=trial.cores, interface=loop)
+        for n in range(count)
+    ]
+
+
+def core_share(devices: int) -> int:
+    """The CPU cores that each of so many devices of this machine has; says so if too few."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if devices > here:
+        raise Refused(f"{devices} devices were asked for, and this machine has {here} CPU cores")
+    return here // devices
+
+
+def _while(how: str, doing: str) -> str:
+    died, colon, said = how.partition(":")
+    return f"{died} while {DOING[doing]}{colon}{said}"

@@ -18,6 +18,7 @@ from convdyno.engines.contract import Batch, Engine, Fitter, HasLoader, Material
 from convdyno.errors import BadData, Refused
 from convdyno.results.record import Peak
 from convdyno.trial.spec import Trial
+from convdyno.trial.world import World
 from convdyno.zoo.registry import build
 
 if TYPE_CHECKING:
@@ -64,14 +65,18 @@ def blueprint_of(trial: Trial) -> Blueprint:
     return build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
 
 
-def open_feed(engine: Engine, session: Session, blueprint: Blueprint, trial: Trial) -> Feed:
+def open_feed(
+    engine: Engine, session: Session, blueprint: Blueprint, trial: Trial, world: World
+) -> Feed:
     """What a trial's steps run on; the first batch is on the device when this returns."""
     if trial.data in SOURCES:
-        host = synthetic_batch(blueprint.image, blueprint.classes, trial.batch, trial.seed)
+        count = trial.global_batch // world.size
+        seed = trial.seed + world.rank
+        host = synthetic_batch(blueprint.image, blueprint.classes, count, seed)
         if trial.data == "synthetic-host":
             return Feed(_fed(session, trial, repeat(host)))
         return Feed(_resident(session, trial, session.place(*host)))
-    return _real(engine, session, blueprint, trial)
+    return _real(engine, session, blueprint, trial, world)
 
 
 def _step(session: Session, trial: Trial) -> Callable[[Batch], None]:
@@ -112,7 +117,9 @@ def _fed(session: Session, trial: Trial, host: Iterator[HostBatch]) -> Callable[
     return run
 
 
-def _real(engine: Engine, session: Session, blueprint: Blueprint, trial: Trial) -> Feed:
+def _real(
+    engine: Engine, session: Session, blueprint: Blueprint, trial: Trial, world: World
+) -> Feed:
     from convdyno.data.damage import Tolerance
     from convdyno.data.recognise import open_source
     from convdyno.data.source import Arrays

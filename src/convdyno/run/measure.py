@@ -5,16 +5,22 @@ from __future__ import annotations
 import gc
 import math
 import os
+import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from convdyno.results.record import Block
 from convdyno.stats.steady import Steady
+
+if TYPE_CHECKING:
+    from convdyno.run.huddle import Huddle
 
 BLOCK_SECONDS = 0.2
 """A block lasts at least this long, so that clock and counters resolve it."""
@@ -35,19 +41,23 @@ class Meter:
     latency: bool = False
     waited: Callable[[], float] | None = None
     """The seconds so far in which steps waited for data, where they read any."""
+    agree: Callable[[Any], Any] = lambda own: own
+    """What rank 0 says: ranks that run together begin blocks together and decide alike."""
+    siblings: tuple[psutil.Process, ...] = ()
+    """Other ranks on the same machine: what they use is not used by strangers."""
     steps_per_block: int = 1
 
     def block(self, turn: int = 0) -> Block:
         """Run and time one block."""
-        steps, each = self.steps_per_block, None
+        steps, each = self.agree(self.steps_per_block), None
         waited = self.waited() if self.waited else 0.0
-        before = _cpu_clock()
+        before = _cpu_clock(self.siblings)
         if self.latency:
             each = self._time_each(steps)
             seconds = sum(each)
         else:
             seconds = self._time_all(steps)
-        foreign, steal = _others(before, _cpu_clock())
+        foreign, steal = _others(before, _cpu_clock(self.siblings))
         return Block(
             seconds=seconds,
             steps=steps,
@@ -62,7 +72,7 @@ class Meter:
         """Run blocks until steady, for `seconds` at the most; size the blocks on the way."""
         steady = Steady(window=2, minimum_seconds=1.0, maximum_seconds=seconds)
         blocks = []
-        while not steady.over:
+        while not self.agree(steady.over):
             block = self.block()
             blocks.append(block)
             steady.add(block.steps / block.seconds, block.seconds)
@@ -74,12 +84,12 @@ class Meter:
     def turn(self, turn: int, blocks: int) -> list[Block]:
         """A group of blocks; contaminated ones are measured again, once, and kept."""
         with gc_paused():
-            if self.steps_per_block > 1:
+            if self.agree(self.steps_per_block) > 1:
                 # A process that was stopped comes back to cold caches: one step that is not timed.
                 self.run(1)
                 self.wait()
             measured = [self.block(turn) for _ in range(blocks)]
-            again = sum(block.contaminated for block in measured)
+            again = self.agree(sum(block.contaminated for block in measured))
             return measured + [self.block(turn) for _ in range(again)]
 
     def _time_all(self, steps: int) -> float:
@@ -117,17 +127,31 @@ class _CpuClock:
     own: float
 
 
-def _cpu_clock() -> _CpuClock:
+def siblings(huddle: Huddle) -> tuple[psutil.Process, ...]:
+    """The other ranks that run on this machine, as far as they can be seen."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    machine = boot.read_text().strip() if boot.exists() else socket.gethostname()
+    everybody: list[tuple[str, int]] = huddle.gather((machine, os.getpid()))
+    there = [pid for where, pid in everybody if where == machine and pid != os.getpid()]
+    return tuple(psutil.Process(pid) for pid in there if psutil.pid_exists(pid))
+
+
+def _cpu_clock(siblings: Sequence[psutil.Process]) -> _CpuClock:
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     steal = getattr(times, "steal", 0.0)
     twice = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
     own = os.times()
+    others = [one.cpu_times() for one in siblings]
     return _CpuClock(
         wall=time.perf_counter(),
         busy=sum(times) - idle - steal - twice,
         steal=steal,
-        own=own.user + own.system + own.children_user + own.children_system,
+        own=own.user
+        + own.system
+        + own.children_user
+        + own.children_system
+        + sum(one.user + one.system for one in others),
     )
 
 

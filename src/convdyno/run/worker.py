@@ -7,6 +7,8 @@ framework prints goes to standard error instead. Any failed run can be repeated 
 
 | command | answer |
 |---|---|
+| `{"do": "greet", "pins": [0], ...}`     | `greeted`: where it is, which ports are free |
+| `{"do": "join", "world": {...}, ...}`   | `joined`: the engine is in touch with the other ranks |
 | `{"do": "open", "trial": {...}}`        | `opened`: facts, settings, times so far |
 | `{"do": "warm", "seconds": 10}`         | `warmed`: warm-up blocks, whether steady |
 | `{"do": "measure", "turn": 0, "blocks": 5}` | `measured`: the blocks |
@@ -16,7 +18,8 @@ framework prints goes to standard error instead. Any failed run can be repeated 
 | `{"do": "evaluate", "checkpoint": ...}` | `evaluated` |
 | `{"do": "close"}`                       | `closed`: last loss, memory; the process ends |
 
-While opening, `progress` lines tell that it is alive. A failure is answered by `failed` with a
+While opening, `progress` lines tell that it is alive; a rank that has joined others says `alive`
+every few seconds whatever it does. `ping` is not answered. A failure is answered by `failed` with a
 status and a reason, and the process ends.
 """
 
@@ -30,62 +33,115 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import psutil
 
-from convdyno.errors import ConvdynoError, LossLost, Refused, UsageError
+from convdyno import __version__
+from convdyno.errors import ConvdynoError, LossLost, Refused, TrialFailed, UsageError
 from convdyno.trial.spec import Trial
+from convdyno.trial.world import World
+
+if TYPE_CHECKING:
+    from convdyno.engines.contract import Engine
+    from convdyno.run.huddle import Huddle
+
+BEAT_SECONDS = 3.0
+"""How often a rank says that it is alive."""
 
 
 class Worker:
     """A trial in this process, from opening to closing."""
 
+    engine: Engine
+    huddle: Huddle | None = None
+
     def __init__(self, out: TextIO) -> None:
         self.out = out
+        self.speaking = threading.Lock()
         self.compilations = 0
+        self.import_seconds = 0.0
+        self.world = World()
 
     def say(self, event: str, **facts: Any) -> None:
         """Answer one line."""
-        self.out.write(json.dumps({"event": event, **facts}) + "\n")
-        self.out.flush()
+        line = json.dumps({"event": event, **facts}) + "\n"
+        with self.speaking:
+            self.out.write(line)
+            self.out.flush()
+
+    def greet(
+        self, pins: list[int] | None, local_rank: int, local_size: int, device: str
+    ) -> None:  # fmt: skip
+        """Take a share of this machine, and say what the other ranks must know of it."""
+        from convdyno.run import share
+
+        if pins is not None:
+            share.pin(pins)
+        allocated, shown = share.allocated(), os.environ.get("CUDA_VISIBLE_DEVICES")
+        if device != "cpu":
+            share.choose_gpu(local_rank, local_size)
+        self.say(
+            "greeted",
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            ports=share.free_ports(2),
+            convdyno=__version__,
+            time=time.time(),
+            cores=share.cores(),
+            visible=shown,
+            allocated=allocated,
+        )
+
+    def join(self, world: dict[str, Any], trial: dict[str, Any]) -> None:
+        """Meet the other ranks: from here on this one is known to be alive."""
+        from convdyno.run.huddle import Huddle
+        from convdyno.run.measure import siblings
+
+        threading.Thread(target=self._beat, daemon=True).start()
+        self.world, self.trial = World.model_validate(world), Trial.model_validate(trial)
+        self._import(self.trial.engine)
+        self.huddle = Huddle(self.world)
+        self.siblings = siblings(self.huddle)
+        exchanged = self.trial.mode == "train" and self.trial.exchange != "independent"
+        if exchanged and not self.world.alone:
+            self.engine.join(self.world, self.trial)
+        self.say("joined")
 
     def open(self, trial: dict[str, Any]) -> None:
-        """Import the engine, build the network, load it and make the first step."""
+        """Build the network, load it and make the first step."""
         self.trial = Trial.model_validate(trial)
-        start = time.perf_counter()
-        # Imports of numpy and of the framework are what a worker is for, and are timed.
+        self._import(self.trial.engine)
         from convdyno.blueprint.weights import initial_weights
-        from convdyno.engines import registry
         from convdyno.run.feed import blueprint_of, open_feed
         from convdyno.run.measure import Meter
 
-        engine = self.engine = registry.load(self.trial.engine)
-        imported = time.perf_counter()
-        self.say("progress", what="imported")
-
-        trial_ = self.trial
+        start = time.perf_counter()
+        trial_, engine = self.trial, self.engine
         blueprint = blueprint_of(trial_)
         session = engine.open(blueprint, trial_, initial_weights(blueprint, trial_.seed))
-        feed = self.feed = open_feed(engine, session, blueprint, trial_)
+        feed = self.feed = open_feed(engine, session, blueprint, trial_, self.world)
         session.wait()
         built = time.perf_counter()
         self.say("progress", what="built")
 
         self.session = session
         self.meter = Meter(feed.run, session.wait, session.clock, trial_.latency, feed.waited)
+        if self.huddle:
+            self.meter.agree, self.meter.siblings = self.huddle.agree, self.siblings
         first = self.meter.block()
         self.first_loss = self._loss()
         self.say(
             "opened",
             host=socket.gethostname(),
             pid=os.getpid(),
-            import_seconds=imported - start,
-            build_seconds=built - imported,
+            import_seconds=self.import_seconds,
+            build_seconds=built - start,
             first_step_seconds=first.seconds,
             first_loss=self.first_loss,
             versions=engine.versions(),
@@ -154,12 +210,9 @@ class Worker:
     ) -> None:  # fmt: skip
         """Write what an engine computes to a file: all evidence, or the values of one node."""
         from convdyno.blueprint.graph import Blueprint
-        from convdyno.engines import registry
         from convdyno.run import prove
 
-        if not hasattr(self, "engine"):
-            self.engine = registry.load(engine)
-            self.say("progress", what="imported")
+        self._import(engine)
         calm = Blueprint.from_json(blueprint).without_dropout()
         asked = prove.load_question(question, calm)
         if node is None:
@@ -171,7 +224,6 @@ class Worker:
 
     def train(self, training: dict[str, Any], watching: dict[str, Any], folder: str) -> None:
         """Train on from the folder's latest checkpoint, if any; a signal saves and ends."""
-        from convdyno.engines import registry
         from convdyno.run.train import Trainer
         from convdyno.trial.training import Training, Watching
 
@@ -181,25 +233,25 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGUSR1):  # Slurm sends them to every process.
             signal.signal(number, trainer.stop)
         if not trainer.finished:
-            self.engine = registry.load(wanted.trial.engine)
-            self.say("progress", what="imported")
+            self._import(wanted.trial.engine)
             trainer.run(self.engine)
         trainer.conclude()
 
     def evaluate(self, checkpoint: str, trial: dict[str, Any], averaged: bool, full: bool) -> None:
         """Count what a checkpoint's network gets right over all images of a split."""
-        from convdyno.engines import registry
         from convdyno.run.evaluate import Candidate
 
         self.trial = Trial.model_validate(trial)
         candidate = Candidate(Path(checkpoint), self.trial, averaged=averaged)
-        self.engine = registry.load(self.trial.engine)
-        self.say("progress", what="imported")
+        self._import(self.trial.engine)
         self.say("evaluated", **candidate.evaluate(self.engine, self.say, full=full))
 
     def close(self) -> None:
         """Say what is left to say, and end."""
         self.feed.close()
+        if self.huddle:
+            self.engine.leave()
+            self.huddle.close()
         self.say(
             "closed",
             peak_memory_bytes=_peak_memory_bytes(),
@@ -212,6 +264,23 @@ class Worker:
         return isinstance(error, MemoryError) or (
             engine is not None and engine.out_of_memory(error)
         )
+
+    def _import(self, name: str) -> None:
+        """The engine; its imports are what a worker is for, and are timed."""
+        if hasattr(self, "engine"):
+            return
+        start = time.perf_counter()
+        from convdyno.engines import registry
+
+        self.engine = registry.load(name)
+        self.import_seconds = time.perf_counter() - start
+        self.say("progress", what="imported")
+
+    def _beat(self) -> None:
+        """Signs of life from a thread of its own, whatever the others do."""
+        while True:
+            self.say("alive")
+            time.sleep(BEAT_SECONDS)
 
     def _loss(self) -> float | None:
         if self.trial.mode == "infer":
@@ -232,6 +301,8 @@ def main() -> None:
     _be_first_to_go()
     worker = Worker(out)
     commands: dict[str, Callable[..., None]] = {
+        "greet": worker.greet,
+        "join": worker.join,
         "open": worker.open,
         "warm": worker.warm,
         "measure": worker.measure,
@@ -245,6 +316,8 @@ def main() -> None:
     for line in sys.stdin:
         command = json.loads(line)
         name = command.pop("do")
+        if name == "ping":
+            continue
         try:
             commands[name](**command)
         except Exception as error:
@@ -269,6 +342,8 @@ def _failure(worker: Worker, error: Exception) -> dict[str, Any]:
         return {"status": "nan", "reason": str(error)}
     if isinstance(error, Refused | UsageError):
         return {"status": "refused", "reason": str(error)}
+    if isinstance(error, TrialFailed):
+        return {"status": error.status, "reason": str(error)}
     text = str(error).strip() or type(error).__name__
     kind = "" if isinstance(error, ConvdynoError) else f"{type(error).__name__}: "
     return {"status": "failed", "reason": kind + text.splitlines()[0]}

@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.local import LocalWorker, OutOfTime, environment
+from convdyno.launch.crew import OutOfTime, Team
 from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record
 from convdyno.results.store import Store
 from convdyno.stage.narrator import Narrator
 from convdyno.stage.pace import Pace
 from convdyno.stats.plan import Goal
+from convdyno.trial.spec import Trial
 
 TURN_SECONDS = 1.0
 """A turn is as many blocks as fill this long, at least one."""
@@ -57,7 +58,7 @@ class Seat:
     """A cell's live process in the current round."""
 
     cell: Cell
-    worker: LocalWorker
+    worker: Team
     process: Process
     blocks_per_turn: int
     turn_seconds: float
@@ -73,10 +74,15 @@ class Stage:
         limits: Limits,
         store: Store,
         narrator: Narrator,
+        start: Callable[[Trial], Team],
     ) -> None:
         self.cells, self.limits, self.store, self.narrator = cells, limits, store, narrator
+        self._start = start
         self._pace = Pace(goal)
-        self._sittings = [list(cells)]
+        # Whoever cannot be stopped while others are measured has a sitting alone.
+        together = [cell for cell in cells if not cell.record.trial.crewed]
+        alone = [[cell] for cell in cells if cell.record.trial.crewed]
+        self._sittings = [together, *alone] if together else alone
         self._deadline = math.inf
 
     def run(self) -> None:
@@ -147,7 +153,7 @@ class Stage:
 
     def _seat(self, number: int, sitting: int, cell: Cell) -> Seat:
         """Start a worker, load the cell's network and warm it up."""
-        worker = LocalWorker(environment(cell.record.trial))
+        worker = self._start(cell.record.trial)
         try:
             patience = {"silence": self.limits.silence_seconds, "until": self._deadline}
             trial = cell.record.trial.model_dump(mode="json")
@@ -213,6 +219,7 @@ class Stage:
                 "blocks": seat.process.blocks + tuple(Block(**b) for b in answer["blocks"]),
                 "last_loss": answer["last_loss"],
                 "recompilations": answer["recompilations"],
+                "ranks": seat.worker.ranks,
             }
         )
         self._note(seat)
@@ -227,7 +234,10 @@ class Stage:
             seat.cell.probed = True
         closed = seat.worker.ask("close", silence=60.0)
         seat.process = seat.process.model_copy(
-            update={k: closed[k] for k in ("peak_memory_bytes", "device_memory_bytes")}
+            update={
+                "ranks": seat.worker.ranks,
+                **{k: closed[k] for k in ("peak_memory_bytes", "device_memory_bytes")},
+            }
         )
         self._note(seat)
         seat.worker.end(kindly=True)

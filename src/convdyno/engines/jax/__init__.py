@@ -10,8 +10,9 @@ from jaxlib.version import __version__ as jaxlib_version
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
-from convdyno.engines.contract import Engine, Session, Trial
+from convdyno.engines.contract import Engine, Session, Trial, World
 from convdyno.engines.jax.step import JaxSession
+from convdyno.errors import Refused
 
 FORGET_EVERY = 20
 """Networks run op by op after which compiled ops are forgotten, because each adds hundreds."""
@@ -27,6 +28,13 @@ class JaxEngine:
     def versions(self) -> dict[str, str]:
         """Versions of jax and of jaxlib, which has the compiler."""
         return {"jax": jax.__version__, "jaxlib": jaxlib_version}
+
+    def join(self, world: World, trial: Trial) -> None:
+        """It runs on one device."""
+        raise Refused("JAX runs on one device here: use --devices 1")
+
+    def leave(self) -> None:
+        """It runs on one device."""
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""

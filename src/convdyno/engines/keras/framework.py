@@ -8,9 +8,10 @@ import keras
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
-from convdyno.engines.contract import Session, Trial
+from convdyno.engines.contract import Session, Trial, World
 from convdyno.engines.keras.backend import Backend
 from convdyno.engines.keras.step import KerasSession
+from convdyno.errors import Refused
 
 
 class KerasEngine:
@@ -22,6 +23,13 @@ class KerasEngine:
     def versions(self) -> dict[str, str]:
         """Versions of Keras and of what does its arithmetic."""
         return {"keras": keras.__version__, **self._backend.versions()}
+
+    def join(self, world: World, trial: Trial) -> None:
+        """It runs on one device."""
+        raise Refused("Keras runs on one device here: use --devices 1")
+
+    def leave(self) -> None:
+        """It runs on one device."""
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""

@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
-from convdyno.engines.contract import Material, Session, Trial
+from convdyno.engines.contract import Material, Session, Trial, World
 from convdyno.engines.tensorflow import loader
 from convdyno.engines.tensorflow.step import TensorflowSession
+from convdyno.errors import Refused
 
 NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
 """The last one is oneDNN's `dnnl_out_of_memory`."""
@@ -30,6 +31,13 @@ class TensorflowEngine:
                 "cudnn": str(built_with["cudnn_version"]),
             }
         return versions
+
+    def join(self, world: World, trial: Trial) -> None:
+        """It runs on one device."""
+        raise Refused("TensorFlow runs on one device here: use --devices 1")
+
+    def leave(self) -> None:
+        """It runs on one device."""
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""

@@ -8,8 +8,8 @@ import torch
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
-from convdyno.engines.contract import Engine, Material, Session, Trial
-from convdyno.engines.torch import loader
+from convdyno.engines.contract import Engine, Material, Session, Trial, World
+from convdyno.engines.torch import device, loader, spread
 from convdyno.engines.torch.step import TorchSession
 
 LIBRARIES = {"onednn": r"MKL-DNN v([\d.]+)", "mkl": r"Math Kernel Library Version ([\d.]+)"}
@@ -31,6 +31,14 @@ class TorchEngine:
                 "cudnn": str(torch.backends.cudnn.version()),
             }
         return versions
+
+    def join(self, world: World, trial: Trial) -> None:
+        """Form a group of processes; `--exchange horovod` leaves that to Horovod."""
+        spread.join(world, trial, device.choose(trial.device))
+
+    def leave(self) -> None:
+        """End the group of processes."""
+        spread.leave()
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""

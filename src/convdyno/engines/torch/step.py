@@ -20,6 +20,7 @@ from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
 from convdyno.engines.torch import canonical, device, lower, probes
+from convdyno.engines.torch.spread import Spread
 from convdyno.engines.torch.update import FUSED, Update
 from convdyno.engines.torch.variance import RunningVariances
 
@@ -61,7 +62,7 @@ class TorchSession:
         self._slots = canonical.slots(blueprint, owners, {} if nhwc else canonical.folds(blueprint))
         self._variances = RunningVariances(blueprint, owners)
         if trial.mode == "train":
-            self._variances.check(trial.batch)
+            self._variances.check(trial.batch // trial.accumulate)
 
         answer = blueprint.for_inference()
         needed = [node.name for node in answer.nodes if node.name in owners]
@@ -77,7 +78,12 @@ class TorchSession:
         self._stale = True
 
         compiled = self.settings.compiled
-        self._train = torch.compile(train) if compiled else train
+        self._spread = Spread(trial, train, self._device)
+        self._train: Any = self._spread.module
+        self._plain: Any = train
+        if compiled:
+            # Around the exchange of gradients, so that torch cuts its graphs where buckets end.
+            self._train, self._plain = torch.compile(self._train), torch.compile(train)
         self._infer = torch.compile(infer) if compiled else infer
         self._autocast = (
             torch.autocast(self._device.type, self._half) if self._half else nullcontext()
@@ -99,15 +105,23 @@ class TorchSession:
 
     def train_step(self, batch: Placed) -> None:
         """Enqueue one update of the weights."""
-        if batch.count != self._variances.images:
-            self._variances.prepare(batch.count)
+        parts = _parts(batch, self._trial.accumulate)
+        if parts[0].count != self._variances.images:
+            self._variances.prepare(parts[0].count)
             self._update.prepare()
         self._stale = True
         self._update.forget_gradients()
-        with self._autocast:
-            loss = self._train(batch.images, batch.labels)
+        total: torch.Tensor | float = 0.0
+        for part in parts[:-1]:
+            with self._spread.silent():
+                loss = self._loss_of(part) / len(parts)
+                self._update.backward(loss)
+            total += loss.detach()
+        loss = self._loss_of(parts[-1])
+        if len(parts) > 1:
+            loss = loss / len(parts)
         self._update(loss)
-        self._loss = loss.detach()
+        self._loss = loss.detach() + total if len(parts) > 1 else loss.detach()
 
     def infer_step(self, batch: Placed) -> None:
         """Enqueue one forward pass as in use."""
@@ -135,7 +149,7 @@ class TorchSession:
         with self._undisturbed():
             while True:
                 with self._autocast:
-                    loss = self._train(batch.images, batch.labels)
+                    loss = self._plain(batch.images, batch.labels)
                 found = torch.autograd.grad(loss * scale, tensors, materialize_grads=True)
                 # As in training with a dynamic loss scale, until nothing overflows.
                 if scale <= 1 or all(bool(g.isfinite().all()) for g in found):
@@ -204,6 +218,11 @@ class TorchSession:
         dtype = self._half or torch.float32
         return probes.probes(self._device, dtype, self._memory, slow)
 
+    def _loss_of(self, batch: Placed) -> torch.Tensor:
+        with self._autocast:
+            loss: torch.Tensor = self._train(batch.images, batch.labels)
+        return loss
+
     def _answer(self, batch: Placed) -> torch.Tensor:
         if self._stale:
             self._refresh()
@@ -238,6 +257,14 @@ class TorchSession:
         finally:
             for state, was in zip(states, before, strict=True):
                 state.copy_(was)
+
+
+def _parts(batch: Placed, count: int) -> list[Placed]:
+    """A batch in so many parts, as equal as they can be."""
+    if count == 1:
+        return [batch]
+    pairs = zip(batch.images.tensor_split(count), batch.labels.tensor_split(count), strict=True)
+    return [Placed(images, labels, len(labels)) for images, labels in pairs if len(labels)]
 
 
 def _twin(module: nn.Module, half: torch.dtype | None) -> nn.Module:

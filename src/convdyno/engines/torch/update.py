@@ -12,6 +12,7 @@ from convdyno.blueprint.graph import is_state
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Optimiser, State, Trial, memories
 from convdyno.engines.torch.canonical import Slot
+from convdyno.engines.torch.spread import over_horovod
 from convdyno.engines.torch.variance import RunningVariances
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
@@ -33,7 +34,8 @@ class Update:
         self._device = on
         self._trainable = {n: slot for n, slot in slots.items() if not is_state(n)}
         self._shapes_gradients = spec.clip_norm is not None or spec.larc_eta is not None
-        self._optimiser = self._torch_optimiser()
+        tensors = {name: slot.tensor for name, slot in self._trainable.items()}
+        self._optimiser = over_horovod(self._torch_optimiser(), trial, tensors)
         self._static = trial.loss_scale if isinstance(trial.loss_scale, float) else None
         self._scaler = None
         if trial.precision == "fp16" and self._static is None:
@@ -62,10 +64,17 @@ class Update:
                 state = self._optimiser.state[slot.tensor]
                 state.setdefault("momentum_buffer", torch.zeros_like(slot.tensor))
 
-    def __call__(self, loss: torch.Tensor) -> None:
-        self._steps += 1
+    def backward(self, loss: torch.Tensor) -> None:
+        """Add to the gradients."""
         if self._scaler:
             self._scaler.scale(loss).backward()
+        else:
+            (loss * self._static if self._static else loss).backward()
+
+    def __call__(self, loss: torch.Tensor) -> None:
+        self._steps += 1
+        self.backward(loss)
+        if self._scaler:
             if self._shapes_gradients:
                 self._scaler.unscale_(self._optimiser)
                 self._shape_gradients()
@@ -73,10 +82,7 @@ class Update:
             self._scaler.update()
             return
         if self._static:
-            (loss * self._static).backward()
             torch._foreach_mul_(self._gradients()[1], 1 / self._static)
-        else:
-            loss.backward()
         if self._shapes_gradients:
             self._shape_gradients()
         self._optimiser.step()

@@ -1,0 +1,382 @@
+"""Several workers that run one trial together, spoken to as one.
+
+A command goes to all ranks, and its answer is there when all have answered. Every few seconds each
+rank says that it is alive: whoever is silent for longer, has died or has failed is named, with its
+host, and the whole crew is ended.
+"""
+
+from __future__ import annotations
+
+import secrets
+import selectors
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from convdyno.errors import TrialFailed
+from convdyno.launch.link import DOING, Link
+from convdyno.results.record import Block, Peak, Rank
+from convdyno.trial.spec import Trial
+from convdyno.trial.world import World
+
+RANK_SECONDS = 20.0
+"""A rank that is silent for so long counts as lost."""
+STARTING = 3
+"""Times as long while it starts: importing a framework may leave it no breath."""
+PING_SECONDS = 5.0
+"""How often far workers hear that somebody still wants them."""
+LAST_WORDS_SECONDS = 1.5
+"""How long the others are listened to once one has failed: the cause may speak last."""
+
+
+class OutOfTime(Exception):
+    """The budget ended while a worker was at work; nothing is wrong with the worker."""
+
+    def __init__(self, doing: str) -> None:
+        super().__init__(DOING[doing])
+
+
+class Team(Protocol):
+    """What runs a trial: one worker, or a crew."""
+
+    @property
+    def ranks(self) -> tuple[Rank, ...]:
+        """Everybody in a crew, as far as they have come; nobody for a plain worker."""
+
+    def ask(
+        self, do: str, *, silence: float, until: float | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Send one command and sleep until its answer."""
+
+    def events(
+        self, do: str, *, silence: float, until: float | None = None, **more: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Send one command and give every line of its answer."""
+
+    def nudge(self) -> None:
+        """Ask for an early, orderly end of what is being done."""
+
+    def pause(self) -> None:
+        """Let nobody's threads spin until the next command, where that is possible."""
+
+    def end(self, *, kindly: bool = False) -> None:
+        """End every process; a second time does nothing."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one rank runs."""
+
+    host: str
+    """As it is reached by the others; empty for this machine alone."""
+    local_rank: int
+    local_size: int
+    cores: int | None
+    """How many CPU cores it has to itself."""
+    interface: str | None = None
+    name: str = ""
+    """What people call the host, where that is not its address."""
+
+    @property
+    def called(self) -> str:
+        """The host in a sentence."""
+        return self.name or self.host or "this machine"
+
+    @property
+    def pins(self) -> list[int] | None:
+        """The numbers of its cores among those that its host allows."""
+        if self.cores is None:
+            return None
+        first = self.local_rank * self.cores
+        return list(range(first, first + self.cores))
+
+
+class Crew:
+    """The ranks of one trial; every failure is a `TrialFailed` that names rank and host."""
+
+    def __init__(
+        self,
+        connect: Callable[[Place], Link],
+        places: Sequence[Place],
+        trial: Trial,
+        rank_seconds: float = RANK_SECONDS,
+    ) -> None:
+        self._places, self._trial, self._rank_seconds = places, trial, rank_seconds
+        self._links: list[Link] = []
+        self._ended = False
+        self._selector = selectors.DefaultSelector()
+        self._joined = False
+        try:
+            for rank, place in enumerate(places):
+                self._links.append(connect(place))
+                self._selector.register(self._links[rank], selectors.EVENT_READ, rank)
+        except BaseException:
+            self.end()
+            raise
+        self._unread: list[deque[dict[str, Any]]] = [deque() for _ in places]
+        self._heard = [time.monotonic()] * len(places)
+        self._pinged = time.monotonic()
+        self.ranks: tuple[Rank, ...] = ()
+
+    def ask(
+        self, do: str, *, silence: float, until: float | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Send one command to all and sleep until all have answered; answers are made one."""
+        if not self._joined:
+            self._meet(silence, until)
+        return self._merged(self._everybody(do, silence, until, **more))
+
+    def events(
+        self, do: str, *, silence: float, until: float | None = None, **more: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Send one command to all and give every line of rank 0's answer; only rank 0 speaks."""
+        if not self._joined:
+            self._meet(silence, until)
+        self._tell(do, **more)
+        while True:
+            yield self._event(0, do, silence, until)
+            for unread in self._unread[1:]:
+                unread.clear()
+
+    def nudge(self) -> None:
+        """Ask all to finish what they are doing."""
+        for link in self._links:
+            link.nudge()
+
+    def pause(self) -> None:
+        """Crews are not stopped: engines would take the pause for a lost rank."""
+
+    def end(self, *, kindly: bool = False) -> None:
+        """End every rank and everything that it started; a second time does nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        if not kindly:
+            for link in self._links:  # All at once, so that none waits for another's end.
+                link.signal(signal.SIGKILL)
+        for link in self._links:
+            link.end(kindly=kindly)
+        self._selector.close()
+
+    def _meet(self, silence: float, until: float | None) -> None:
+        """Let everybody say where they are, tell all of all, and let their engines connect."""
+        self._joined = True
+        asked = time.time()
+        self._tell_each("greet", [
+            {
+                "pins": place.pins,
+                "local_rank": place.local_rank,
+                "local_size": place.local_size,
+                "device": self._trial.device,
+            }
+            for place in self._places
+        ])  # fmt: skip
+        greeted = self._answers("greet", silence, until)
+        middle = (asked + time.time()) / 2
+        peers = [
+            f"{place.host or '127.0.0.1'}:{one['ports'][0]}"
+            for place, one in zip(self._places, greeted, strict=True)
+        ]
+        token = secrets.token_hex(16)
+        worlds = [
+            World(
+                rank=rank,
+                size=len(peers),
+                local_rank=place.local_rank,
+                local_size=place.local_size,
+                peers=tuple(peers),
+                huddle=f"{place_of_first}:{greeted[0]['ports'][1]}",
+                token=token,
+                interface=place.interface,
+                timeout_seconds=3 * self._rank_seconds,
+            )
+            for place_of_first in [self._places[0].host or "127.0.0.1"]
+            for rank, place in enumerate(self._places)
+        ]
+        trial = self._trial.model_dump(mode="json")
+        self._tell_each(
+            "join", [{"world": world.model_dump(mode="json"), "trial": trial} for world in worlds]
+        )
+        self._answers("join", silence, until)
+        self.ranks = tuple(
+            Rank(
+                rank=rank,
+                host=place.name or one["host"],
+                local_rank=place.local_rank,
+                pid=one["pid"],
+                visible=one["visible"],
+                allocated=one["allocated"],
+                cores=tuple(one["cores"]),
+                clock_skew_seconds=one["time"] - middle if place.host else None,
+            )
+            for rank, (place, one) in enumerate(zip(self._places, greeted, strict=True))
+        )
+
+    def _everybody(
+        self, do: str, silence: float, until: float | None, **more: Any
+    ) -> list[dict[str, Any]]:
+        self._tell(do, **more)
+        return self._answers(do, silence, until)
+
+    def _tell(self, do: str, **more: Any) -> None:
+        self._tell_each(do, [more] * len(self._links))
+
+    def _tell_each(self, do: str, each: Sequence[dict[str, Any]]) -> None:
+        self._heard = [time.monotonic()] * len(self._links)
+        for link, more in zip(self._links, each, strict=True):
+            link.send(do, **more)
+
+    def _answers(self, do: str, silence: float, until: float | None) -> list[dict[str, Any]]:
+        """One answer from each rank, in their order."""
+        found: list[dict[str, Any]] = []
+        for rank in range(len(self._links)):
+            answer = {"event": "progress"}
+            while answer["event"] == "progress":
+                answer = self._event(rank, do, silence, until)
+            found.append(answer)
+        return found
+
+    def _event(self, rank: int, doing: str, silence: float, until: float | None) -> dict[str, Any]:
+        """The next line of one rank, while all are listened to."""
+        last = time.monotonic()
+        while not self._unread[rank]:
+            now = time.monotonic()
+            if until is not None and now >= until:
+                raise OutOfTime(doing)
+            if now - last > silence:
+                raise TrialFailed(
+                    "timeout",
+                    f"{self._who(rank)}: no answer for {silence:.0f} s ({DOING[doing]}); "
+                    "all ranks were ended",
+                )
+            limit = self._rank_seconds * (STARTING if doing in ("greet", "join") else 1)
+            if lost := [n for n, heard in enumerate(self._heard) if now - heard > limit]:
+                raise TrialFailed(
+                    "failed",
+                    f"{self._who(lost[0])} was lost: no sign of life for {limit:.0f} s while "
+                    f"{DOING[doing]}; all ranks were ended",
+                )
+            if self._listen(doing, 1.0, until):
+                last = time.monotonic()
+        return self._unread[rank].popleft()
+
+    def _listen(self, doing: str, seconds: float, until: float | None) -> bool:
+        """Take in what ranks say; whether it was more than a sign of life."""
+        if until is not None:
+            seconds = min(seconds, max(0.0, until - time.monotonic()))
+        progress = False
+        for key, _ in self._selector.select(seconds):
+            rank = key.data
+            received = self._links[rank].receive()
+            if received is None:
+                raise self._cause(doing, rank, None)
+            self._heard[rank] = time.monotonic()
+            for event in received:
+                if event["event"] == "failed":
+                    raise self._cause(doing, rank, event)
+                if event["event"] != "alive":
+                    progress = True
+                    self._unread[rank].append(event)
+        if time.monotonic() - self._pinged > PING_SECONDS:
+            self._pinged = time.monotonic()
+            for link in self._links:
+                link.send("ping")
+        return progress
+
+    def _cause(self, doing: str, rank: int, failed: dict[str, Any] | None) -> TrialFailed:
+        """Who is to blame: a rank's end makes the others fail too, sometimes a little earlier.
+
+        Whoever was killed comes before whoever gave a reason, and both before whoever was only
+        ended by its framework because another rank was gone.
+        """
+        found = {rank: failed}
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        while len(found) < len(self._links) and (left := deadline - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left):
+                if key.data in found:
+                    self._selector.unregister(key.fileobj)
+                    continue
+                received = self._links[key.data].receive()
+                if received is None:
+                    found[key.data] = None
+                for event in received or ():
+                    if event["event"] == "failed":
+                        found[key.data] = event
+        deaths = {n: self._links[n].death() for n, event in found.items() if event is None}
+        killed = [n for n, (status, how) in deaths.items() if status == "oom" or "SIGKILL" in how]
+        spoke = [n for n, event in found.items() if event is not None]
+        refused = [n for n in spoke if found[n]["status"] != "failed"]  # type: ignore[index]
+        guilty = (killed or refused or [n for n in deaths if n == rank] or spoke or [rank])[0]
+        event = found[guilty]
+        if event is not None:
+            return TrialFailed(event["status"], f"{self._who(guilty)}: {event['reason']}")
+        status, how = deaths[guilty]
+        return TrialFailed(status, f"{self._who(guilty)} {how} while {DOING[doing]}")
+
+    def _who(self, rank: int) -> str:
+        return f"rank {rank} on {self._places[rank].called}"
+
+    def _merged(self, answers: list[dict[str, Any]]) -> dict[str, Any]:
+        """All answers as one: rank 0's facts, the times of all."""
+        whole = dict(answers[0])
+        independent = self._trial.exchange == "independent" or self._trial.mode == "infer"
+        match whole["event"]:
+            case "opened":
+                self._note(device=[a["settings"]["device"] for a in answers])
+                warnings = [w for a in answers for w in a["settings"]["warnings"]]
+                whole["settings"] = whole["settings"] | {"warnings": list(dict.fromkeys(warnings))}
+                for name in ("import_seconds", "build_seconds", "first_step_seconds"):
+                    whole[name] = max(a[name] for a in answers)
+            case "warmed":
+                whole["warmup"] = _joint([a["warmup"] for a in answers], independent)
+                whole["memory_bytes"] = sum(a["memory_bytes"] for a in answers)
+            case "measured":
+                times = [tuple(b["seconds"] for b in a["blocks"]) for a in answers]
+                self._note(
+                    seconds=[r.seconds + t for r, t in zip(self.ranks, times, strict=True)],
+                    last_loss=[a["last_loss"] for a in answers],
+                )
+                whole["blocks"] = _joint([a["blocks"] for a in answers], independent)
+                losses = [a["last_loss"] for a in answers if a["last_loss"] is not None]
+                whole["last_loss"] = sum(losses) / len(losses) if losses else None
+                whole["recompilations"] = max(a["recompilations"] for a in answers)
+            case "probed":
+                whole["peaks"] = [peak.model_dump() for peak in _sum([a["peaks"] for a in answers])]
+            case "closed":
+                for name in ("peak_memory_bytes", "device_memory_bytes"):
+                    self._note(**{name: [a[name] for a in answers]})
+                    whole[name] = max((a[name] for a in answers if a[name]), default=None)
+        return whole
+
+    def _note(self, **columns: Sequence[Any]) -> None:
+        self.ranks = tuple(
+            one.model_copy(update={name: values[n] for name, values in columns.items()})
+            for n, one in enumerate(self.ranks)
+        )
+
+
+def _joint(each: Sequence[Sequence[dict[str, Any]]], independent: bool) -> list[dict[str, Any]]:
+    """The blocks of all ranks as one: as long as the slowest, or such that rates add up."""
+    joint = []
+    for blocks in zip(*each, strict=True):
+        slowest = max(blocks, key=lambda block: float(block["seconds"]))
+        seconds = slowest["seconds"]
+        if independent:
+            seconds = len(blocks) / sum(1 / block["seconds"] for block in blocks)
+        shares = {
+            name: max(block[name] for block in blocks) for name in ("foreign_share", "steal_share")
+        }
+        joint.append(slowest | shares | {"seconds": seconds})
+    return [Block(**block).model_dump() for block in joint]
+
+
+def _sum(each: Sequence[Sequence[dict[str, Any]]]) -> list[Peak]:
+    """What all devices together were seen to reach."""
+    total: dict[str, float] = {}
+    for peaks in each:
+        for peak in peaks:
+            total[peak["kind"]] = total.get(peak["kind"], 0.0) + peak["per_second"]
+    return [Peak(kind=kind, per_second=rate) for kind, rate in total.items()]

@@ -1,0 +1,166 @@
+"""A worker at the other end of a line: JSON both ways, and an end whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+GRACE_SECONDS = 5.0
+"""How long a worker may take to end after its last answer."""
+WORKER = (sys.executable, "-m", "convdyno.run.worker")
+
+DOING = {
+    "greet": "starting",
+    "join": "meeting the other ranks",
+    "open": "loading the network",
+    "warm": "warming up",
+    "measure": "being measured",
+    "probe": "probing the device's peak",
+    "pose": "choosing what to compute",
+    "answer": "computing what the certificate asks",
+    "train": "training",
+    "evaluate": "evaluating",
+    "close": "closing",
+}
+"""What a worker is at after each command."""
+
+Death = tuple[str, str]
+"""The status of the record, and how the worker died."""
+
+
+class Link(Protocol):
+    """One worker, wherever it runs."""
+
+    def fileno(self) -> int:
+        """Readable when there is something to receive."""
+
+    def send(self, do: str, **more: Any) -> None:
+        """One command; whether it arrives shows in what is received."""
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """What has come in the meantime; None when nothing ever will again."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the worker and everything that it started, as far as that reaches."""
+
+    def nudge(self) -> None:
+        """Ask the worker to finish what it is doing."""
+
+    def death(self) -> Death:
+        """How it died, once nothing can be received."""
+
+    def end(self, *, kindly: bool = False) -> None:
+        """End it and free what belongs to it; a second time does nothing."""
+
+
+class Lines:
+    """Bytes into the events that they spell, however they are cut."""
+
+    def __init__(self) -> None:
+        self._unread = b""
+
+    def feed(self, chunk: bytes) -> list[dict[str, Any]]:
+        """The events that are complete now."""
+        *whole, self._unread = (self._unread + chunk).split(b"\n")
+        return [json.loads(line) for line in whole]
+
+
+class PipeLink:
+    """A process that was started here, which is the worker or leads to it."""
+
+    def __init__(
+        self,
+        command: Sequence[str] = WORKER,
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        # Closed by `end`.
+        self._stderr: IO[bytes] = log.open("w+b") if log else tempfile.TemporaryFile()  # noqa: SIM115
+        self._oom_kills = _oom_kills()
+        self._lines = Lines()
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,
+            env=os.environ | dict(environment or {}),
+        )
+        os.set_blocking(self.fileno(), False)
+
+    def fileno(self) -> int:
+        """Its standard output."""
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def send(self, do: str, **more: Any) -> None:
+        """One command on its standard input."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps({"do": do, **more}).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """What it has said in the meantime; None when it has closed its output."""
+        try:
+            chunk = os.read(self.fileno(), 1 << 16)
+        except BlockingIOError:
+            return []
+        return self._lines.feed(chunk) if chunk else None
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the whole process group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+    def nudge(self) -> None:
+        """To the process alone, not to what it started."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+
+    def death(self) -> Death:
+        """By exit code or signal, with the last line that it wrote to its log."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(GRACE_SECONDS)
+        code = self.process.returncode
+        if code == -signal.SIGKILL and _oom_kills() > self._oom_kills:
+            return "oom", "the system ran out of memory and ended it: try a smaller --batch"
+        how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+        said = self._last_words()
+        return "failed", f"died ({how}){f': {said}' if said else ''}"
+
+    def end(self, *, kindly: bool = False) -> None:
+        """End the whole process group."""
+        if self._stderr.closed:
+            return
+        if kindly:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(GRACE_SECONDS)
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self._stderr):
+            with contextlib.suppress(OSError):
+                file.close()  # type: ignore[union-attr]
+
+    def _last_words(self) -> str:
+        self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, self._stderr.tell() - 4096))
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+
+def _oom_kills() -> int:
+    """How many processes the kernel has ended for memory so far."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0

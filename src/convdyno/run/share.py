@@ -1,0 +1,72 @@
+"""One rank's share of its machine: cores, a GPU, free ports."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from convdyno.errors import Refused
+
+ALLOCATED = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GRES")
+"""Where Slurm says which GPUs a job was given, the most exact first."""
+
+
+def pin(numbers: list[int]) -> None:
+    """Use only these of the cores that this process may use, counted from 0."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    here = cores()
+    if numbers[-1] >= len(here):
+        raise Refused(
+            f"{socket.gethostname()} has {len(here)} CPU cores, too few for {numbers[-1] + 1}"
+        )
+    os.sched_setaffinity(0, {here[n] for n in numbers})
+
+
+def cores() -> list[int]:
+    """The CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def choose_gpu(local_rank: int, local_size: int) -> None:
+    """Let this process see the one GPU that is its own, before a framework is imported."""
+    present = gpus()
+    if len(present) < 2 or local_size == 1:
+        return
+    if len(present) < local_size:
+        raise Refused(
+            f"{socket.gethostname()} has {len(present)} GPUs, and {local_size} devices were asked "
+            "for there"
+        )
+    os.environ["CUDA_VISIBLE_DEVICES"] = present[local_rank]
+
+
+def gpus(devices: Path = Path("/dev")) -> list[str]:
+    """The GPUs of NVIDIA's that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    if not (devices / "nvidiactl").exists():
+        return []
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name]
+    return sorted((p.name.removeprefix("nvidia") for p in devices.glob("nvidia[0-9]*")), key=int)
+
+
+def allocated() -> str | None:
+    """The GPUs that a batch system gave to the job, in its own words."""
+    for name in ALLOCATED:
+        if os.environ.get(name):
+            return f"{name}={os.environ[name]}"
+    return None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at."""
+    with ExitStack() as kept:
+        sockets = [kept.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("", 0))
+        return [one.getsockname()[1] for one in sockets]
