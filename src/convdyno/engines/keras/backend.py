@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from convdyno.engines import processor
-from convdyno.engines.contract import Trial
+from convdyno.engines.contract import Trial, World
 from convdyno.errors import Refused
 
 HALF = {"bf16": "bfloat16", "fp16": "float16"}
@@ -22,6 +22,8 @@ NATIVE = {
 Gradients = Callable[[Any, Any, float], list[Any]]
 """(images, labels, loss scale) -> one gradient for each trainable variable."""
 Follow = Callable[[], object]
+Step = Callable[[Any, Any], object]
+"""(images, labels) -> one update of the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,17 @@ class Backend(Protocol):
     labels: str
     """The type of integers that its cross-entropy does not have to convert."""
     nchw_on_cpu: bool
+    rank: int
+    """Its place among others; what is dropped at random differs by it."""
 
     def versions(self) -> dict[str, str]:
         """Versions of the framework and of the libraries that do its arithmetic."""
+
+    def join(self, world: World, trial: Trial) -> None:
+        """Take part in a world, before anything is started; `Refused` says why not."""
+
+    def leave(self) -> None:
+        """Part from the others, who leave too."""
 
     def start(self, trial: Trial) -> Place:
         """Give the process its device, threads and arithmetic; `Refused` says what it has."""
@@ -53,6 +63,9 @@ class Backend(Protocol):
 
     def batches(self, *batch: Any) -> Any:
         """The same batch again and again, as `fit` and `predict` take it without a copy."""
+
+    def step(self, model: Any) -> Step | None:
+        """One step of a rank among others, where Keras's own has no place for the exchange."""
 
     def gradients(self, model: Any) -> Gradients:
         """What gives the gradients of a model's training loss (without L2), scaled."""

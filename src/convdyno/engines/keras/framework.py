@@ -11,7 +11,6 @@ from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Session, Trial, World
 from convdyno.engines.keras.backend import Backend
 from convdyno.engines.keras.step import KerasSession
-from convdyno.errors import Refused
 
 
 class KerasEngine:
@@ -25,11 +24,12 @@ class KerasEngine:
         return {"keras": keras.__version__, **self._backend.versions()}
 
     def join(self, world: World, trial: Trial) -> None:
-        """It runs on one device."""
-        raise Refused("Keras runs on one device here: use --devices 1")
+        """As the framework under Keras joins."""
+        self._backend.join(world, trial)
 
     def leave(self) -> None:
-        """It runs on one device."""
+        """As the framework under Keras leaves."""
+        self._backend.leave()
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""

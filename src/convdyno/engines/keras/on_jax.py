@@ -13,8 +13,8 @@ from typing import Any
 import jax
 
 from convdyno.engines import processor
-from convdyno.engines.contract import Trial
-from convdyno.engines.keras.backend import Follow, Gradients, Place, pick
+from convdyno.engines.contract import Trial, World
+from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, pick
 from convdyno.errors import Refused
 
 NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory")
@@ -32,6 +32,7 @@ class Backend:
     name = "jax"
     labels = "int32"
     nchw_on_cpu = True
+    rank = 0
 
     def __init__(self) -> None:
         self._asked = 0
@@ -47,6 +48,12 @@ class Backend:
 
     def versions(self) -> dict[str, str]:
         return {name: metadata.version(name) for name in ("jax", "jaxlib")}
+
+    def join(self, world: World, trial: Trial) -> None:
+        raise Refused("Keras on JAX runs on one device here: use --devices 1")
+
+    def leave(self) -> None:
+        pass
 
     def start(self, trial: Trial) -> Place:
         wanted = trial.threads or processor.cores()
@@ -78,6 +85,9 @@ class Backend:
     def batches(self, *batch: Any) -> Iterator[Any]:
         while True:
             yield batch
+
+    def step(self, model: Any) -> Step | None:
+        return None
 
     def gradients(self, model: Any) -> Gradients:
         @jax.jit

@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from convdyno.engines import processor
-from convdyno.engines.contract import Trial
-from convdyno.engines.keras.backend import Follow, Gradients, Place, pick
+from convdyno.engines.contract import Trial, World
+from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, pick
 from convdyno.errors import Refused
 
 NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
@@ -23,6 +23,7 @@ class Backend:
     name = "tensorflow"
     labels = "int64"
     nchw_on_cpu = False
+    rank = 0
 
     def __init__(self) -> None:
         self._on_gpu = False
@@ -42,6 +43,12 @@ class Backend:
             versions["cuda"] = str(built_with["cuda_version"])
             versions["cudnn"] = str(built_with["cudnn_version"])
         return versions
+
+    def join(self, world: World, trial: Trial) -> None:
+        raise Refused("Keras on TensorFlow runs on one device here: use --devices 1")
+
+    def leave(self) -> None:
+        pass
 
     def start(self, trial: Trial) -> Place:
         gpus = tf.config.list_physical_devices("GPU")
@@ -72,6 +79,9 @@ class Backend:
 
     def batches(self, *batch: Any) -> Any:
         return tf.data.Dataset.from_tensors(batch).repeat()
+
+    def step(self, model: Any) -> Step | None:
+        return None
 
     def gradients(self, model: Any) -> Gradients:
         weights = [variable.value for variable in model.trainable_variables]

@@ -13,8 +13,8 @@ import keras
 import torch
 
 from convdyno.engines import processor
-from convdyno.engines.contract import Trial
-from convdyno.engines.keras.backend import Follow, Gradients, Place, pick
+from convdyno.engines.contract import Trial, World
+from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, pick
 from convdyno.errors import Refused
 
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
@@ -26,6 +26,7 @@ class Backend:
     name = "torch"
     labels = "int64"
     nchw_on_cpu = True
+    rank = 0
 
     def __init__(self) -> None:
         self._device = torch.device("cpu")
@@ -41,6 +42,12 @@ class Backend:
             versions["cuda"] = str(torch.version.cuda)
             versions["cudnn"] = str(torch.backends.cudnn.version())
         return versions
+
+    def join(self, world: World, trial: Trial) -> None:
+        raise Refused("Keras on torch runs on one device here: use --devices 1")
+
+    def leave(self) -> None:
+        pass
 
     def start(self, trial: Trial) -> Place:
         cuda = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
@@ -70,6 +77,9 @@ class Backend:
     def batches(self, *batch: Any) -> Iterator[Any]:
         while True:
             yield batch
+
+    def step(self, model: Any) -> Step | None:
+        return None
 
     def gradients(self, model: Any) -> Gradients:
         weights = [variable.value for variable in model.trainable_variables]

@@ -62,7 +62,7 @@ class KerasSession:
         keras.config.set_dtype_policy(f"mixed_{half}" if half else "float32")
         keras.config.set_image_data_format("channels_first" if self._nchw else "channels_last")
 
-        walk = Walk(blueprint, trial.optimiser, self._nchw, trial.seed)
+        walk = Walk(blueprint, trial.optimiser, self._nchw, trial.seed + backend.rank)
         image, scores = walk.model_ends()
         self._variables, self._seeds = walk.variables, walk.seeds
         outputs = scores if len(scores) > 1 else scores[0]
@@ -76,6 +76,7 @@ class KerasSession:
         if len(scores) > 1:
             self._answer = Network(image, scores[0], blueprint.heads[:1])
             self._answer.jit_compile = self._model.jit_compile
+        self._step = backend.step(self._model) or self._model.train_on_batch
         self._gradients = backend.gradients(self._model)
         self._averages: dict[str, Any] = {}
         if trial.optimiser.ema is not None:
@@ -103,7 +104,7 @@ class KerasSession:
             self._fit(batch, 1)
         else:
             self._update.follow_rate()
-            self._model.train_on_batch(batch.images, batch.labels)
+            self._step(batch.images, batch.labels)
         if self._averages and self._update.updates() > updates:
             self._follow()
 
@@ -184,7 +185,9 @@ class KerasSession:
         state = self._update.state()
         for name, average in self._averages.items():
             state[f"average/{name}"] = _array(average.value).reshape(shapes[name]).copy()
-        return state | {self._random(n): _array(s.value).copy() for n, s in self._seeds.items()}
+        for name, stands in self._seeds.items():
+            state[self._random(name)] = _moved(_array(stands.value), -self._backend.rank)
+        return state
 
     def restore(self, state: State) -> None:
         """Go on from a state, once its weights are loaded."""
@@ -197,7 +200,7 @@ class KerasSession:
             now, found = _array(stands.value), state.get(self._random(name))
             if found is None or (found.shape, found.dtype) != (now.shape, now.dtype):
                 found = np.array([seed, 0], now.dtype)
-            stands.assign(found.copy())
+            stands.assign(_moved(found, self._backend.rank))
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
@@ -267,6 +270,11 @@ class KerasSession:
 
 def _array(tensor: Any) -> Any:
     return ops.convert_to_numpy(tensor)
+
+
+def _moved(seed: NDArray[Any], ranks: int) -> NDArray[Any]:
+    """Where random numbers stand so many ranks further; a state tells where rank 0's do."""
+    return seed + np.array([ranks, 0]).astype(seed.dtype)
 
 
 def _variable(shape: tuple[int, ...]) -> Any:
