@@ -13,9 +13,10 @@ from rich.text import Text
 from convdyno.report.document import Compared, differing
 from convdyno.report.ladders import Climbed
 from convdyno.report.rows import Row, describe
-from convdyno.report.words import gmac, noun, percent, quantity, rate, span
+from convdyno.report.scaling import Curve
+from convdyno.report.words import gmac, noun, percent, quantity, ranges, rate, span
 from convdyno.results.certificate import TOLERANCES, Certificate
-from convdyno.results.record import Record
+from convdyno.results.record import Rank, Record
 from convdyno.stats.compare import Comparison
 from convdyno.trial.spec import Trial
 
@@ -23,7 +24,7 @@ MOST_COMPARISONS = 12
 """How many ratios the terminal shows; `--json` has all."""
 RIGHT = (
     "images/s", "of peak", "first step", "memory", "parameters", "macs", "matmul", "convolution",
-    "copy",
+    "copy", "per host", "per device", "efficiency", "ideal",
 )  # fmt: skip
 """Columns of figures that stand right."""
 PLAIN_WIDTH = 160
@@ -68,7 +69,11 @@ class Screen:
         )
 
     def bench(
-        self, rows: Sequence[Row], compared: Sequence[Compared], ladders: Sequence[Climbed] = ()
+        self,
+        rows: Sequence[Row],
+        compared: Sequence[Compared],
+        ladders: Sequence[Climbed] = (),
+        curves: Sequence[Curve] = (),
     ) -> None:
         """The outcome of a benchmark: what was run, how fast, what is faster, what to mind."""
         self._conditions(rows)
@@ -93,6 +98,8 @@ class Screen:
             self.line()
             for text in ladder.lines():
                 self.line(text)
+        for curve in curves:
+            self._curve(curve, curves)
         self._problems(rows)
 
     def certificate(self, certificate: Certificate) -> None:
@@ -172,6 +179,8 @@ class Screen:
             self.line(f"round {process.round + 1}, ms per step in each block: {' '.join(times)}")
         if row.contaminated:
             self.line("(* disturbed by other work)")
+        for rank in record.processes[-1].ranks if record.processes else ():
+            self.line(_rank(rank))
         self.line(f"repeat it with: {record.command}")
 
     def doctor(self, report: dict[str, Any]) -> None:
@@ -213,6 +222,17 @@ class Screen:
         if networks:
             self.line()
 
+    def _curve(self, curve: Curve, curves: Sequence[Curve]) -> None:
+        """What more devices bring, and what limits them."""
+        axes = {name for other in curves for name in curve.work.differs_in(other.work)} - {"batch"}
+        names = [name for name in type(curve.work).model_fields if name in axes - {"scaling"}]
+        which = "".join(f"{_axis(curve.work, name)}, " for name in names)
+        self.line()
+        self.line(f"{which}{curve.scaling}", style="bold")
+        self.table(curve.table())
+        for text in curve.sentences():
+            self.line(text)
+
     def _differences(self, measured: Sequence[Row], rows: Sequence[Row]) -> None:
         """Conditions that the cells did not share, because each engine chose its own."""
         for name, values in differing([row.record for row in measured]).items():
@@ -244,6 +264,8 @@ def sentence(a: Trial, b: Trial, found: Comparison) -> str:
     rest = [
         _axis(a, name) for name in ("network", "mode", "precision", "batch") if name not in axes
     ]
+    if a.devices > 1:
+        rest.append(f"{a.devices} devices")
     place = f" ({', '.join(rest)})"
     if found.ratio is None:
         return f"{names[0]} and {names[1]}{place}: {found.reason}"
@@ -271,8 +293,9 @@ def price_of_keras(a: Trial, b: Trial, found: Comparison) -> str:
     if b.engine != f"keras/{a.engine}":
         return ""
     more, least, most = (100 * (times - 1) for times in (ratio, low, high))
+    many = f" on each of {a.devices} devices" if a.devices > 1 else ""
     return (
-        f"the price of Keras on {a.engine} ({a.precision}, batch {a.batch}): "
+        f"the price of Keras on {a.engine} ({a.precision}, batch {a.batch}{many}): "
         f"{more:+.1f} % [{least:+.1f}, {most:+.1f}] time a step"
     )
 
@@ -282,7 +305,9 @@ def _headline(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
     several = {name for other in rows for name in trial.differs_in(other.trial)}
     shown: dict[str, Any] = {"network": trial.network} if "network" in several else {}
     shown |= {"engine": trial.engine, "precision": trial.precision}
-    shown |= {"batch": trial.batch, "global batch": trial.batch}
+    if any(other.trial.devices > 1 for other in rows):
+        shown["devices"] = trial.devices
+    shown |= {"batch": trial.batch, "global batch": trial.global_batch}
     shown |= {name: _axis(trial, name, bare=True) for name in sorted(several - shown.keys())}
     return shown | {
         "images/s": rate(row.images_per_second),
@@ -321,6 +346,18 @@ def _setting(row: Row) -> str:
         f"{mode}, {data.get(row.trial.data, row.trial.data)}; {settings.get('device_name')}, "
         f"{noun(settings.get('threads', 1), 'thread')}, layout {settings.get('layout')}; {versions}"
     )
+
+
+def _rank(rank: Rank) -> str:
+    """Where a rank ran: what it used, what it was shown, what the batch system gave to its job."""
+    parts = [f"rank {rank.rank} on {rank.host}: device {rank.device or 'unknown'}"]
+    if rank.cores:
+        parts.append(f"{noun(len(rank.cores), 'core')} ({ranges(rank.cores)})")
+    parts += [f"visible {rank.visible}"] if rank.visible is not None else []
+    parts += [f"allocated {rank.allocated}"] if rank.allocated is not None else []
+    if rank.clock_skew_seconds is not None:
+        parts.append(f"clock {1e3 * rank.clock_skew_seconds:+.0f} ms")
+    return ", ".join(parts)
 
 
 def _interval(row: Row) -> str:

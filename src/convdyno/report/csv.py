@@ -10,10 +10,10 @@ from convdyno.report.rows import Row
 
 COLUMNS = (
     "id", "created", "status", "reason", "network", "network_digest", "parameters", "macs",
-    "engine", "mode", "precision", "batch", "image_size", "classes", "width", "layout", "compile",
-    "threads", "device", "data", "images_per_second", "low", "high", "interval_basis", "rounds",
-    "blocks", "contaminated_blocks", "step_seconds", "first_step_seconds", "flops", "peak_flops",
-    "share_of_peak", "memory_bytes",
+    "engine", "mode", "precision", "batch", "global_batch", "devices", "hosts", "scaling",
+    "exchange", "image_size", "classes", "width", "layout", "compile", "threads", "device", "data",
+    "images_per_second", "low", "high", "interval_basis", "rounds", "blocks", "contaminated_blocks",
+    "step_seconds", "first_step_seconds", "flops", "peak_flops", "share_of_peak", "memory_bytes",
 )  # fmt: skip
 """Ours, in this order, with full precision."""
 
@@ -50,7 +50,7 @@ def _values(row: Row) -> dict[str, Any]:
         "Mean_Time_Per_Step": data["mean_time_per_step"],
         "Speed_Jitter": data["speed_jitter"],
         "gpu_type": None if on_cpu else settings.get("device_name"),
-        "num_gpu": 0 if on_cpu else 1,
+        "num_gpu": 0 if on_cpu else row.trial.devices,
         "staged_from": trial["data"],
     }  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Any
 from convdyno import __version__
 from convdyno.report.ladders import Climbed
 from convdyno.report.rows import Row
+from convdyno.report.scaling import Curve
 from convdyno.results.certificate import Certificate
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, compare
@@ -76,9 +77,13 @@ def _refusal(reason: str) -> Comparison:
 
 
 def bench_document(
-    rows: Sequence[Row], compared: Sequence[Compared], ladders: Sequence[Climbed], folder: Path
+    rows: Sequence[Row],
+    compared: Sequence[Compared],
+    ladders: Sequence[Climbed],
+    folder: Path,
+    curves: Sequence[Curve] = (),
 ) -> dict[str, Any]:
-    """Cells and comparisons, unrounded."""
+    """Cells, comparisons, ladders and scaling curves, unrounded."""
     return {
         "format": FORMAT,
         "convdyno": __version__,
@@ -99,6 +104,7 @@ def bench_document(
             for a, b, one in compared
         ],
         "ladders": [ladder.to_data() for ladder in ladders],
+        "scaling": [curve.to_data() for curve in curves],
     }
 
 

@@ -47,7 +47,7 @@ class Climbed:
     @property
     def sentence(self) -> str:
         """The verdict in words."""
-        whole = _with_interval(self.ladder.input)
+        whole = with_interval(self.ladder.input)
         match self.ladder.limit:
             case "input":
                 part = dict(self.ladder.parts)[self.ladder.largest]
@@ -67,7 +67,7 @@ class Climbed:
         yield self.sentence
         for name, share in (("compute", self.ladder.compute), *self.ladder.parts):
             width = round(BAR * min(1.0, max(0.0, share.share)))
-            yield f"  {name:<13}{'█' * width:<{BAR}} {_with_interval(share)}"
+            yield f"  {name:<13}{'█' * width:<{BAR}} {with_interval(share)}"
         alone = f"{rate(self.device_rate)} images/s"
         if self.loader_rate is not None:
             loader = f"{rate(self.loader_rate)} images/s"
@@ -101,7 +101,8 @@ def climbed(rows: Sequence[Row]) -> list[Climbed]:
     return found
 
 
-def _with_interval(share: Share) -> str:
+def with_interval(share: Share) -> str:
+    """A share of one with its interval, if it has one."""
     if share.low is None or share.high is None:
         return percent(share.share)
     return f"{100 * share.share:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"

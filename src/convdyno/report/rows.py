@@ -170,6 +170,7 @@ class Row:
             "id": self.id,
             "created": self.record.created,
             "trial": self.trial.model_dump(mode="json"),
+            "global_batch": self.trial.global_batch,
             "status": self.status,
             "reason": self.record.reason,
             "network_digest": self.network.digest if self.network else None,
@@ -234,7 +235,7 @@ def _cautions(row: Row) -> list[str]:
         )
     if any(p.recompilations for p in row.record.measured):
         found.append("the framework compiled something again while it was measured")
-    if any(p.sitting for p in row.record.measured):
+    if any(p.sitting for p in row.record.measured) and not row.trial.crewed:
         found.append(
             "memory did not hold all cells at once, so this one was measured after, not between, "
             "the others: use fewer cells or smaller batches"
@@ -263,6 +264,7 @@ def describe(row: Row) -> str:
     if row.wait_share is not None:
         parts.append(f"{percent(row.wait_share)} of the time waiting for data")
     if row.memory_bytes:
-        parts.append(f"{quantity(row.memory_bytes, 'B')} of memory")
+        largest = " in the largest rank" if row.trial.devices > 1 else ""
+        parts.append(f"{quantity(row.memory_bytes, 'B')} of memory{largest}")
     parts.append(f"{noun(row.rounds, 'round')}, {noun(row.blocks, 'block')}")
     return ", ".join(parts)

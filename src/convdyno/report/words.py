@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def gmac(macs: int) -> str:
     """Multiply-accumulates, with the floating-point operations that others count beside them."""
@@ -52,6 +54,17 @@ def percent(share: float | None) -> str:
 def noun(count: int, one: str, many: str = "") -> str:
     """A count with its noun: 1 round, 3 rounds."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers as stretches: 0-3, 8."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][-1] + 1:
+            found[-1][1:] = [number]
+        else:
+            found.append([number])
+    return ", ".join("-".join(map(str, stretch)) for stretch in found)
 
 
 def _three(value: float) -> str:

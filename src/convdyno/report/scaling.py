@@ -1,0 +1,364 @@
+"""What more devices bring: cells that differ in their number of devices, told as one curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any
+
+from convdyno.report.ladders import with_interval
+from convdyno.report.rows import Row
+from convdyno.report.words import noun, rate
+from convdyno.stats.ladder import Share
+from convdyno.stats.records import in_step, numbered, numbered_ranks
+from convdyno.stats.scaling import (
+    Communication,
+    Gain,
+    Standing,
+    at_the_pace_of,
+    communication,
+    gain,
+    standings,
+)
+from convdyno.stats.summary import Interval, interval
+from convdyno.trial.spec import Trial
+
+IDLE_ALONE = {
+    "scaling": "weak", "exchange": "default", "bucket_mb": None, "compress": "none",
+    "processes": "device",
+}  # fmt: skip
+"""What means nothing to one device alone, so that any one-device cell will do as a baseline."""
+NO_EXCHANGE = {"exchange": "independent", "bucket_mb": None, "compress": "none"}
+"""What a cell becomes without its exchange."""
+MOST_RANKS = 8
+"""How many ranks are told one by one."""
+
+
+@dataclass(frozen=True)
+class RankRate:
+    """One rank of a crew: where it was and how fast."""
+
+    rank: int
+    host: str
+    device: str
+    headline: Interval
+    standing: Standing | None
+    """Against the other ranks; None where all had to wait for each other."""
+
+    @property
+    def name(self) -> str:
+        """The rank in a sentence."""
+        return f"rank {self.rank} on {self.host}"
+
+    @property
+    def straggles(self) -> bool:
+        """Whether it is clearly slower than the others."""
+        return self.standing is not None and self.standing.straggles
+
+    def to_data(self) -> dict[str, Any]:
+        """The rank for machines, unrounded."""
+        standing = self.standing
+        return {
+            "rank": self.rank,
+            "host": self.host,
+            "device": self.device,
+            "images_per_second": self.headline.estimate,
+            "interval": [self.headline.low, self.headline.high],
+            "of_others": None if standing is None else asdict(standing),
+        }
+
+
+@dataclass(frozen=True)
+class Point:
+    """One cell of a curve."""
+
+    cell: int
+    row: Row
+    gain: Gain | None
+    """Over one device; None where that was not measured."""
+    ideal: float | None
+    """Images per second of so many devices, were each as fast as one alone."""
+    ranks: tuple[RankRate, ...]
+    independent: int | None = None
+    """The cell without exchange that says what this one's exchange costs."""
+    communication: Communication | None = None
+    slow: RankRate | None = None
+    """Whom the others wait for, as that cell shows."""
+
+    @property
+    def trial(self) -> Trial:
+        """What was run."""
+        return self.row.trial
+
+    @property
+    def rate(self) -> float:
+        """Images per second of all devices together."""
+        return self.row.images_per_second or 0.0
+
+    @property
+    def name(self) -> str:
+        """The cell in a sentence."""
+        hosts = f" on {noun(self.trial.hosts, 'host')}" if self.trial.hosts > 1 else ""
+        kind = f", {self.trial.exchange}" if self.trial.exchange != "default" else ""
+        return f"{noun(self.trial.devices, 'device')}{hosts}{kind}"
+
+    def to_data(self) -> dict[str, Any]:
+        """The point for machines, unrounded."""
+        cost = self.communication
+        return {
+            "cell": self.cell,
+            "devices": self.trial.devices,
+            "hosts": self.trial.hosts,
+            "exchange": self.trial.exchange,
+            "batch": self.trial.batch,
+            "global_batch": self.trial.global_batch,
+            "images_per_second": self.rate,
+            "interval": [self.row.low, self.row.high],
+            "images_per_second_per_host": self.rate / self.trial.hosts,
+            "images_per_second_per_device": self.rate / self.trial.devices,
+            "ideal_images_per_second": self.ideal,
+            "speedup": self.gain and self.gain.speedup,
+            "speedup_interval": [self.gain and self.gain.low, self.gain and self.gain.high],
+            "efficiency": self.gain and asdict(self.gain.efficiency),
+            "communication": cost and {"independent": self.independent, **asdict(cost)},
+            "ranks": [rank.to_data() for rank in self.ranks],
+        }
+
+    def to_table(self) -> dict[str, Any]:
+        """The point as a row of the table."""
+        alone = "baseline" if self.trial.devices == 1 else "-"
+        return {
+            "devices": self.trial.devices,
+            "hosts": self.trial.hosts,
+            "exchange": self.trial.exchange if self.trial.devices > 1 else "-",
+            "batch": self.trial.batch,
+            "global batch": self.trial.global_batch,
+            "images/s": rate(self.rate),
+            "per host": rate(self.rate / self.trial.hosts),
+            "per device": rate(self.rate / self.trial.devices),
+            "efficiency": with_interval(self.gain.efficiency) if self.gain else alone,
+            "ideal": rate(self.ideal),
+        }
+
+    def sentences(self) -> Iterator[str]:
+        """What limits the cell, in words."""
+        if self.communication is not None:
+            yield f"{self.name}: {self._verdict(self.communication)}"
+        slow = [rank for rank in self.ranks if rank.straggles]
+        for rank in slow:
+            assert rank.standing is not None
+            behind = _behind(rank.standing)
+            others = "the others" if len(self.ranks) > 2 else "the other"
+            yield f"{self.name}: {rank.name} is {with_interval(behind)} slower than {others}"
+        if _at_own_pace(self.trial) and self.gain and self.gain.falls_short and not slow:
+            reached = with_interval(self.gain.efficiency)
+            smaller = "smaller batches, " if self.trial.scaling == "strong" else ""
+            yield (
+                f"{self.name}: {reached} of the ideal even without an exchange: the rest goes to "
+                f"{smaller}memory, cores or power that devices share"
+            )
+        if _at_own_pace(self.trial) and self.ranks:
+            yield f"{self.name}: images/s of each rank: {self._rates()}"
+
+    def _verdict(self, found: Communication) -> str:
+        cost = with_interval(found.exchange)
+        match found.limit:
+            case "communication":
+                text = f"communication-bound: {cost} of each step is exchange of gradients"
+            case "compute":
+                text = f"compute-bound: exchange of gradients takes {cost} of each step"
+            case _:
+                text = (
+                    f"undecided: exchange of gradients takes {cost} of each step; give a longer "
+                    "--budget to say whether that matters"
+                )
+        if found.waiting is not None and self.slow is not None:
+            text += f"; {with_interval(found.waiting)} is waiting for {self.slow.name}"
+        return text
+
+    def _rates(self) -> str:
+        if len(self.ranks) <= MOST_RANKS:
+            return ", ".join(
+                f"{rank.rank} on {rank.host} {rate(rank.headline.estimate)}" for rank in self.ranks
+            )
+        ordered = sorted(self.ranks, key=lambda rank: rank.headline.estimate)
+        ends = [f"{rate(one.headline.estimate)} ({one.name})" for one in (ordered[0], ordered[-1])]
+        middle = median(rank.headline.estimate for rank in ordered)
+        return f"from {ends[0]} to {ends[1]}, median {rate(middle)}"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Cells that do the same work on more and more devices."""
+
+    work: Trial
+    """What one device does: of strong scaling, all of it."""
+    baseline: Point | None
+    points: tuple[Point, ...]
+    """Of more than one device: by exchange, fewer devices first."""
+
+    @property
+    def scaling(self) -> str:
+        """What was held while devices were added."""
+        if self.work.scaling == "weak":
+            return f"weak scaling: {noun(self.work.batch, 'image')} on each device"
+        return f"strong scaling: {noun(self.work.batch, 'image')} on all devices together"
+
+    @property
+    def lines(self) -> dict[str, tuple[Point, ...]]:
+        """The points of each way of exchange, each with the baseline before them."""
+        first = () if self.baseline is None else (self.baseline,)
+        kinds = dict.fromkeys(point.trial.exchange for point in self.points)
+        return {
+            kind: first + tuple(p for p in self.points if p.trial.exchange == kind)
+            for kind in kinds
+        }
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each cell; the exchange only where it is not always the default."""
+        first = () if self.baseline is None else (self.baseline,)
+        rows = [point.to_table() for point in (*first, *self.points)]
+        if {point.trial.exchange for point in self.points} == {"default"}:
+            rows = [{k: v for k, v in row.items() if k != "exchange"} for row in rows]
+        return rows
+
+    def sentences(self) -> Iterator[str]:
+        """What limits each cell, and what to do to know more."""
+        for point in self.points:
+            yield from point.sentences()
+        if self.baseline is None:
+            yield "efficiency needs the same on one device: have 1 among the --devices"
+        if any(_unexplained(point) for point in self.points):
+            yield (
+                "ranks that exchange gradients wait for each other: to see what the exchange costs "
+                "and whether a rank is slow, give --exchange default,independent"
+            )
+
+    def to_data(self) -> dict[str, Any]:
+        """The curve for machines, unrounded."""
+        return {
+            "scaling": self.work.scaling,
+            "baseline": self.baseline and self.baseline.cell,
+            "baseline_images_per_second": self.baseline and self.baseline.rate,
+            "points": [point.to_data() for point in self.points],
+            "sentences": list(self.sentences()),
+        }
+
+
+def curves(rows: Sequence[Row]) -> list[Curve]:
+    """The curves among the rows: measured cells of several devices, with their one-device cell."""
+    several = [
+        index
+        for index, row in enumerate(rows)
+        if row.headline is not None and row.trial.devices > 1
+    ]
+    points = [_point(index, rows) for index in several]
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(_work(point.trial).digest, []).append(_explained(point, points))
+    return [_curve(group, rows) for group in groups.values()]
+
+
+def _curve(points: Sequence[Point], rows: Sequence[Row]) -> Curve:
+    work = _work(points[0].trial)
+    first = _baseline(rows, work)
+    kinds = list(dict.fromkeys(point.trial.exchange for point in points))
+    order = sorted(points, key=lambda p: (kinds.index(p.trial.exchange), p.trial.devices))
+    alone = None
+    if first is not None:
+        alone = Point(first, rows[first], None, rows[first].images_per_second, ())
+    return Curve(work, alone, tuple(order))
+
+
+def _point(cell: int, rows: Sequence[Row]) -> Point:
+    row, found, ideal = rows[cell], None, None
+    devices, first = row.trial.devices, _baseline(rows, _work(row.trial))
+    if first is not None:
+        one = rows[first]
+        sides = in_step([numbered(row.record), numbered(one.record)])
+        found = gain(devices, sides[0], sides[1], max(row.record.looks, one.record.looks))
+        ideal = devices * (one.images_per_second or 0.0)
+    return Point(cell, row, found, ideal, _ranks(row))
+
+
+def _explained(point: Point, points: Sequence[Point]) -> Point:
+    """A point with what its exchange costs, where the same was measured without."""
+    wanted = point.trial.model_copy(update=NO_EXCHANGE)
+    alike = [
+        other
+        for other in points
+        if other.trial.exchange == "independent"
+        and other.trial.model_copy(update=NO_EXCHANGE) == wanted
+    ]
+    if _at_own_pace(point.trial) or not alike:
+        return point
+    other = alike[0]
+    slow = min(
+        (rank for rank in other.ranks if rank.straggles),
+        key=lambda rank: rank.headline.estimate,
+        default=None,
+    )
+    sides = [numbered(point.row.record), numbered(other.row.record)]
+    if slow is None:
+        found = communication(*in_step(sides))
+    else:
+        own = numbered_ranks(other.row.record)[slow.rank]
+        together, independent, pace = in_step([*sides, own])
+        found = communication(together, independent, at_the_pace_of(pace, len(other.ranks)))
+    return replace(point, independent=other.cell, communication=found, slow=slow)
+
+
+def _ranks(row: Row) -> tuple[RankRate, ...]:
+    rounds = {rank: list(by.values()) for rank, by in sorted(numbered_ranks(row.record).items())}
+    looks = row.record.looks
+    found: list[Standing] | list[None] = [None] * len(rounds)
+    if _at_own_pace(row.trial):
+        found = standings(list(rounds.values()), looks) or found
+    seen: dict[int, list[Any]] = {}
+    for process in row.record.measured:
+        for one in process.ranks:
+            seen.setdefault(one.rank, []).append(one)
+    return tuple(
+        RankRate(
+            rank=rank,
+            host=" and ".join(dict.fromkeys(one.host for one in seen[rank])),
+            device=" and ".join(dict.fromkeys(one.device for one in seen[rank])),
+            headline=interval(rounds[rank], looks=looks),
+            standing=standing,
+        )
+        for rank, standing in zip(rounds, found, strict=True)
+    )
+
+
+def _work(trial: Trial) -> Trial:
+    """What one device would have to do, by which the cells of a curve are known."""
+    batch = trial.global_batch if trial.scaling == "strong" else trial.batch
+    changes = {"devices": 1, "hosts": 1, "batch": batch, "exchange": "default"}
+    return trial.model_copy(update=changes)
+
+
+def _baseline(rows: Sequence[Row], work: Trial) -> int | None:
+    """The measured one-device cell of that work; the most alike if there are several."""
+    fitting = [
+        index
+        for index, row in enumerate(rows)
+        if row.headline is not None
+        and row.trial.model_copy(update=IDLE_ALONE) == work.model_copy(update=IDLE_ALONE)
+    ]
+    return min(fitting, key=lambda i: len(rows[i].trial.differs_in(work)), default=None)
+
+
+def _at_own_pace(trial: Trial) -> bool:
+    """Whether ranks do not wait for each other; inference exchanges nothing."""
+    return trial.exchange == "independent" or trial.mode == "infer"
+
+
+def _unexplained(point: Point) -> bool:
+    short = point.gain is not None and point.gain.falls_short
+    return short and point.communication is None and not _at_own_pace(point.trial)
+
+
+def _behind(standing: Standing) -> Share:
+    ends = [None if end is None else 1 - end for end in (standing.high, standing.low)]
+    return Share(1 - standing.ratio, *ends)
