@@ -296,14 +296,19 @@ def _report(
     from convdyno.report.document import bench_document, compare_records, to_json
     from convdyno.report.ladders import climbed
     from convdyno.report.rows import row
+    from convdyno.report.scaling import curves
+    from convdyno.report.scaling_files import write_curves
 
     rows = [row(cell.record) for cell in cells]
     compared = compare_records([cell.record for cell in cells], certificates)
-    ladders = climbed(rows)
+    ladders, scaled = climbed(rows), curves(rows)
     if as_json:
-        typer.echo(to_json(bench_document(rows, compared, ladders, out)))
+        typer.echo(to_json(bench_document(rows, compared, ladders, out, scaled)))
     else:
-        Screen().bench(rows, compared, ladders)
+        Screen().bench(rows, compared, ladders, scaled)
+    files = [str(file) for file in write_curves(scaled, out) if file.suffix in (".svg", ".csv")]
+    if files and not as_json:
+        typer.echo(f"\nwritten: {', '.join(files)}")
     if all(row.status == "refused" for row in rows):
         raise typer.Exit(2)
     if any(row.status not in ("ok", "interrupted") for row in rows):

@@ -18,6 +18,8 @@ def write_curves(curves: Sequence[Curve], folder: Path) -> list[Path]:
     second of all together, and NAME.csv.ideal the same number of devices, each as fast as one
     alone. NAME.svg shows all of them.
     """
+    if not curves:
+        return []
     from convdyno.report.charts import scaling_chart, svg
 
     folder.mkdir(parents=True, exist_ok=True)
