@@ -109,8 +109,8 @@ def bench(
         bool, typer.Option("--latency", help="Wait after, and time, every single step.")
     ] = False,
     devices: Annotated[
-        str, typer.Option(help="How many run together; a list gives the scaling curve.")
-    ] = "1",
+        str | None, typer.Option(help="How many run together; a list gives the scaling curve.")
+    ] = None,
     scaling: Annotated[
         str, typer.Option(help="weak: --batch is each device's; strong: all devices'.")
     ] = "weak",
@@ -149,57 +149,21 @@ def bench(
     cells that differ in one thing are compared.
     """
     from convdyno.cli.cells import make_trials
-    from convdyno.launch import local
+    from convdyno.cli.where import launcher
     from convdyno.stage.rounds import Limits
     from convdyno.stats.plan import Goal
 
+    given = dict(locals())
     goal = Goal(within=parse.share("--within")(within), minimum_rounds=rounds)
     limits = Limits(parse.duration("--budget")(budget), parse.duration("--watchdog")(watchdog))
-    trials = make_trials(
-        ladder=ladder,
-        networks=_one_of_two(networks, network),
-        engine=engine,
-        mode=mode,
-        batch=batch,
-        precision=precision,
-        layout=layout,
-        compile=compiled,
-        kernels=kernels,
-        feed=feed,
-        threads=threads,
-        device=device,
-        image_size=image_size,
-        classes=classes,
-        width=width,
-        data=data,
-        loader=loader,
-        decoder=decoder,
-        crop=crop,
-        view=view,
-        resize=resize,
-        colour=colour,
-        input_threads=input_threads,
-        prefetch=prefetch,
-        on_bad=on_bad,
-        optimiser=optimiser,
-        rate=rate,
-        loss_scale=loss_scale,
-        auxiliary=auxiliary,
-        latency=latency,
-        seed=seed,
-        devices=devices,
-        scaling=scaling,
-        exchange=exchange,
-        bucket_mb=bucket_mb,
-        compress=compress,
-        accumulate=accumulate,
-        processes=processes,
-        cores=cores,
-    )
-    start = partial(local.start, rank_seconds=parse.duration("--rank-timeout")(rank_timeout))
-    certificates = _certificates(trials, out, as_json)
-    with _staged(trials, stage_from, as_json) as placed:
-        cells = _run(placed, goal, limits, start, out, as_json)
+    patience = parse.duration("--rank-timeout")(rank_timeout)
+    given |= {"networks": _one_of_two(networks, network), "compile": compiled}
+    with launcher() as there:
+        trials = make_trials(there, given)
+        certificates = _certificates(trials, out, as_json)
+        start = partial(there.start, rank_seconds=patience)
+        with _staged(trials, stage_from, as_json) as placed:
+            cells = _run(placed, goal, limits, start, out, as_json)
     _report(cells, certificates, limits, out, as_json)
 
 

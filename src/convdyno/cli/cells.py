@@ -10,6 +10,7 @@ from convdyno.errors import UsageError
 
 if TYPE_CHECKING:
     from convdyno.data.source import Facts, Split
+    from convdyno.launch.crew import Launcher
     from convdyno.trial.spec import Trial
 
 LADDER = {
@@ -19,8 +20,8 @@ LADDER = {
 """The rungs of a bottleneck ladder, the lowest first."""
 
 
-def make_trials(*, ladder: bool = False, **words: Any) -> list[Trial]:
-    """The cells that the options make: every combination of their values."""
+def make_trials(there: Launcher, words: dict[str, Any]) -> list[Trial]:
+    """The cells that the options of `bench` make: every combination of their values."""
     from convdyno.data import SOURCES
     from convdyno.engines import registry
     from convdyno.trial import spec
@@ -37,8 +38,11 @@ def make_trials(*, ladder: bool = False, **words: Any) -> list[Trial]:
         option = f"--{name.replace('_', '-')}"
         return parse.several(words[name], lambda w: None if w == "auto" else parse.whole(option)(w))
 
+    ladder = words["ladder"]
     if ladder and set(parse.several(words["data"], str)) & SOURCES.keys():
         raise UsageError("--ladder shows what real data cost: give them with --data PATH")
+    given = words["devices"]
+    wanted = None if given is None else parse.several(given, parse.whole("--devices"))
     cells: list[Trial] = []
     for name in dict.fromkeys(parse.several(words["networks"], str)):
         network = find(name)
@@ -78,46 +82,43 @@ def make_trials(*, ladder: bool = False, **words: Any) -> list[Trial]:
             "accumulate": parse.several(words["accumulate"], parse.whole("--accumulate")),
             "processes": choice("processes", spec.Processes),
             "cores": automatic("cores"),
-            "devices": parse.several(words["devices"], parse.whole("--devices")),
+            "devices": there.counts(wanted),
             "exchange": choice("exchange", spec.Exchange),
         }
         if axes["batch"] == [None]:
             axes["batch"] = [network.batch]
         cells += expand(axes)
-    cells = _share_out(cells)
+    cells = _share_out(cells, there)
     cells = [fitted for trial in cells for fitted in _fit_data(trial, ladder)]
     for trial in cells:
         build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
     return cells
 
 
-def _share_out(cells: list[Trial]) -> list[Trial]:
-    """Cells with each device's part of a given batch, and of the machine's cores.
-
-    On a CPU every device of a run has as many cores, those of one-device cells too: that is what
-    devices are added to.
-    """
-    from convdyno.launch.local import core_share
+def _share_out(cells: list[Trial], there: Launcher) -> list[Trial]:
+    """Cells with each device's part of a given batch, and of its machine's cores."""
     from convdyno.run.share import gpus
     from convdyno.trial.spec import make_trial
 
     most = max(trial.devices for trial in cells)
-    found: dict[str, Trial] = {}
+    found: list[Trial] = []
     for trial in cells:
-        changes: dict[str, Any] = {}
-        if most > 1 and trial.cores is None and (trial.device == "cpu" or not gpus()):
-            changes["cores"] = core_share(most)
+        changes: dict[str, Any] = {"hosts": there.hosts(trial.devices)}
+        if trial.cores is None and (trial.device == "cpu" or not gpus()):
+            changes["cores"] = there.cores(most)
         if trial.scaling == "strong" and trial.devices > 1:
             if trial.batch % trial.devices:
                 raise UsageError(
                     f"a batch of {trial.batch} cannot be shared evenly by {trial.devices} devices"
                 )
             changes["batch"] = trial.batch // trial.devices
-        if trial.devices == 1:  # Nothing is exchanged, however.
+        if trial.devices == 1:
             changes["exchange"] = "default"
-        made = make_trial(**trial.model_dump() | changes) if changes else trial
-        found.setdefault(made.digest, made)
-    return list(found.values())
+        made = make_trial(**trial.model_dump() | changes)
+        nothing_to_exchange = made.exchange != trial.exchange
+        if not (nothing_to_exchange and made in found):
+            found.append(made)
+    return found
 
 
 def split_of(trial: Trial) -> Split:

@@ -21,6 +21,7 @@ from convdyno.cli import (
     train,
     weights,
 )
+from convdyno.cli.where import lent
 from convdyno.errors import ConvdynoError
 
 app = typer.Typer(
@@ -55,7 +56,8 @@ def _version(
 def main() -> None:
     """Run the command line; problems are one sentence on standard error and an exit code."""
     try:
-        app()
+        if not lent(sys.argv[1:]):
+            app()
     except ConvdynoError as problem:
         typer.echo(f"convdyno: {problem}", err=True)
         sys.exit(problem.exit_code)

@@ -66,6 +66,25 @@ class Team(Protocol):
         """End every process; a second time does nothing."""
 
 
+class Launcher(Protocol):
+    """Where trials run: this machine, hosts over ssh, or ranks that somebody else has made."""
+
+    def counts(self, wanted: Sequence[int] | None) -> list[int]:
+        """How many devices cells have, if these were asked for; says so if there are fewer."""
+
+    def hosts(self, devices: int) -> int:
+        """Over how many machines so many devices are spread."""
+
+    def cores(self, most: int) -> int | None:
+        """CPU cores of each device when up to so many run together; None: no fixed share."""
+
+    def start(self, trial: Trial, rank_seconds: float) -> Team:
+        """Start what runs a trial."""
+
+    def close(self) -> None:
+        """Nothing more is started."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where one rank runs."""

@@ -8,7 +8,8 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from convdyno.errors import Refused, TrialFailed
@@ -94,20 +95,36 @@ class LocalWorker:
         return self._unread.popleft()
 
 
-def start(trial: Trial, rank_seconds: float) -> Team:
-    """What runs a trial on this machine."""
-    if not trial.crewed:
-        return LocalWorker(environment(trial))
-    if trial.hosts > 1:
-        raise Refused(
-            f"{trial.hosts} hosts were asked for, and this is one: name them with --nodes FILE"
-        )
-    return Crew(
-        lambda place: PipeLink(environment=environment(trial)),
-        places(trial),
-        trial,
-        rank_seconds,
-    )
+class Here:
+    """This machine: a plain process, or one for each device with its share of the cores."""
+
+    def counts(self, wanted: Sequence[int] | None) -> list[int]:
+        """What was asked for."""
+        return list(wanted or (1,))
+
+    def hosts(self, devices: int) -> int:
+        """One."""
+        return 1
+
+    def cores(self, most: int) -> int | None:
+        """An equal share for each device, in one-device cells too: devices are added to that."""
+        if most == 1:
+            return None
+        here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+        here = here or os.cpu_count() or 1
+        if most > here:
+            raise Refused(f"{most} devices were asked for, and this machine has {here} CPU cores")
+        return here // most
+
+    def start(self, trial: Trial, rank_seconds: float) -> Team:
+        """A worker or a crew."""
+        if not trial.crewed:
+            return LocalWorker(environment(trial))
+        connect = partial(PipeLink, environment=environment(trial))
+        return Crew(lambda place: connect(), places(trial), trial, rank_seconds)
+
+    def close(self) -> None:
+        """Nothing is kept."""
 
 
 def places(trial: Trial, host: str = "") -> list[Place]:
@@ -118,14 +135,6 @@ def places(trial: Trial, host: str = "") -> list[Place]:
         Place(host, local_rank=n, local_size=count, cores=trial.cores, interface=loop)
         for n in range(count)
     ]
-
-
-def core_share(devices: int) -> int:
-    """The CPU cores that each of so many devices of this machine has; says so if too few."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if devices > here:
-        raise Refused(f"{devices} devices were asked for, and this machine has {here} CPU cores")
-    return here // devices
 
 
 def _while(how: str, doing: str) -> str:

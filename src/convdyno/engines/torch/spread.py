@@ -28,6 +28,8 @@ def join(world: World, trial: Trial, on: torch.device) -> None:
     if world.interface:
         for name in INTERFACES:
             os.environ.setdefault(name, world.interface)
+    # Where torchrun has started everything, torch would look for torchrun's own store there.
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     distributed.init_process_group(
         "nccl" if on.type == "cuda" else "gloo",
         init_method=f"tcp://{world.address}:{world.port}",
