@@ -55,12 +55,6 @@ class Backend(Protocol):
     def leave(self) -> None:
         """Part from the others, who leave too."""
 
-    def join(self, world: World, trial: Trial) -> None:
-        """Take part in a world, before `start`; `Refused` says why not."""
-
-    def leave(self) -> None:
-        """Part from the others; raises nothing."""
-
     def start(self, trial: Trial) -> Place:
         """Give the process its device, threads and arithmetic; `Refused` says what it has."""
 

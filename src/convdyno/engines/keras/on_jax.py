@@ -55,12 +55,6 @@ class Backend:
     def leave(self) -> None:
         pass
 
-    def join(self, world: World, trial: Trial) -> None:
-        raise Refused("Keras on JAX runs on one device here: use --devices 1")
-
-    def leave(self) -> None:
-        pass
-
     def start(self, trial: Trial) -> Place:
         wanted = trial.threads or processor.cores()
         # XLA reads this once, when JAX first asks for a device; imports alone do not.

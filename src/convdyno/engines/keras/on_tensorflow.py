@@ -50,12 +50,6 @@ class Backend:
     def leave(self) -> None:
         pass
 
-    def join(self, world: World, trial: Trial) -> None:
-        raise Refused("Keras on TensorFlow runs on one device here: use --devices 1")
-
-    def leave(self) -> None:
-        pass
-
     def start(self, trial: Trial) -> Place:
         gpus = tf.config.list_physical_devices("GPU")
         present = [*(f"cuda:{n}" for n in range(len(gpus))), "cpu"]

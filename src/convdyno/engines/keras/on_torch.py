@@ -49,12 +49,6 @@ class Backend:
     def leave(self) -> None:
         pass
 
-    def join(self, world: World, trial: Trial) -> None:
-        raise Refused("Keras on torch runs on one device here: use --devices 1")
-
-    def leave(self) -> None:
-        pass
-
     def start(self, trial: Trial) -> Place:
         cuda = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
         mps = ["mps"] if torch.backends.mps.is_available() else []
