@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from convdyno.launch.death import Death as Death
+from convdyno.launch.death import obituary, oom_kills
+
 GRACE_SECONDS = 5.0
 """How long a worker may take to end after its last answer."""
 WORKER = (sys.executable, "-m", "convdyno.run.worker")
@@ -31,9 +34,6 @@ DOING = {
     "close": "closing",
 }
 """What a worker is at after each command."""
-
-Death = tuple[str, str]
-"""The status of the record, and how the worker died."""
 
 
 class Link(Protocol):
@@ -84,7 +84,7 @@ class PipeLink:
     ) -> None:
         # Closed by `end`.
         self._stderr: IO[bytes] = log.open("w+b") if log else tempfile.TemporaryFile()  # noqa: SIM115
-        self._oom_kills = _oom_kills()
+        self._oom_kills = oom_kills()
         self._lines = Lines()
         self.process = subprocess.Popen(
             command,
@@ -130,12 +130,9 @@ class PipeLink:
         """By exit code or signal, with the last line that it wrote to its log."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE_SECONDS)
-        code = self.process.returncode
-        if code == -signal.SIGKILL and _oom_kills() > self._oom_kills:
-            return "oom", "the system ran out of memory and ended it: try a smaller --batch"
-        how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
-        said = self._last_words()
-        return "failed", f"died ({how}){f': {said}' if said else ''}"
+        status, how = obituary(self.process.returncode, self._oom_kills)
+        said = self._last_words() if status == "failed" else ""
+        return status, f"{how}: {said}" if said else how
 
     def end(self, *, kindly: bool = False) -> None:
         """End the whole process group."""
@@ -155,12 +152,3 @@ class PipeLink:
         self._stderr.seek(max(0, self._stderr.tell() - 4096))
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return lines[-1][:300] if lines else ""
-
-
-def _oom_kills() -> int:
-    """How many processes the kernel has ended for memory so far."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    return 0
