@@ -35,10 +35,14 @@ def scaling_chart(curve: Curve) -> altair.LayerChart:
         "devices:Q",
         title=_devices(curve),
         scale=alt.Scale(domain=[0, counts[-1] * 1.06], nice=False),
-        axis=alt.Axis(values=counts, format="d", grid=False, labelOverlap=True),
+        axis=alt.Axis(
+            values=counts, format="d", grid=False, labelOverlap="greedy", labelSeparation=6
+        ),
     )
     y = alt.Y("rate:Q", title="Images/s", scale=alt.Scale(zero=True))
-    legend = alt.Legend(orient="top-left", symbolType="stroke", symbolSize=400, offset=8)
+    # Nothing is above the ideal line; without one the free corner is below the curve.
+    corner: Any = "top-left" if curve.baseline is not None else "bottom-right"
+    legend = alt.Legend(orient=corner, symbolType="stroke", symbolSize=400, offset=8)
     colours = [GREY if name == IDEAL else COLOURS[i] for i, name in enumerate(entries)]
     dashes = [[5, 4] if name == IDEAL else [1, 0] for name in entries]
     colour = alt.Color(
