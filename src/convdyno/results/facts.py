@@ -26,6 +26,9 @@ SPEED_VARIABLES = (
 )  # fmt: skip
 """Beginnings of environment variables that change speed."""
 
+ALLOCATED = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GRES")
+"""Where Slurm says which GPUs a job was given, the most exact first."""
+
 
 def machine() -> dict[str, Any]:
     """The machine, as far as it decides speed."""
@@ -44,6 +47,7 @@ def machine() -> dict[str, Any]:
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "huge_pages": _chosen(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
         "gpus": gpus(),
+        **({"slurm": job} if (job := slurm_job()) else {}),
         "environment": {
             name: value
             for name, value in sorted(os.environ.items())
@@ -90,6 +94,28 @@ def gpus() -> list[dict[str, str]]:
         dict(zip(names, (value.strip() for value in line.split(",")), strict=False))
         for line in text.splitlines()
     ]
+
+
+def slurm_job() -> dict[str, str]:
+    """The job that this process is part of, if Slurm started it."""
+    names = {
+        "job": "SLURM_JOB_ID",
+        "partition": "SLURM_JOB_PARTITION",
+        "nodes": "SLURM_JOB_NODELIST",
+    }
+    found = {name: os.environ[key] for name, key in names.items() if os.environ.get(key)}
+    if "job" not in found:
+        return {}
+    granted = {"allocated": allocated(), "visible": os.environ.get("CUDA_VISIBLE_DEVICES")}
+    return found | {name: value for name, value in granted.items() if value is not None}
+
+
+def allocated() -> str | None:
+    """The GPUs that a batch system gave to the job, in its own words."""
+    for name in ALLOCATED:
+        if os.environ.get(name):
+            return f"{name}={os.environ[name]}"
+    return None
 
 
 def disturbances() -> list[str]:

@@ -9,9 +9,6 @@ from pathlib import Path
 
 from convdyno.errors import Refused
 
-ALLOCATED = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GRES")
-"""Where Slurm says which GPUs a job was given, the most exact first."""
-
 
 def pin(numbers: list[int]) -> None:
     """Use only these of the cores that this process may use, counted from 0."""
@@ -53,14 +50,6 @@ def gpus(devices: Path = Path("/dev")) -> list[str]:
     if visible is not None:
         return [name for name in visible.split(",") if name]
     return sorted((p.name.removeprefix("nvidia") for p in devices.glob("nvidia[0-9]*")), key=int)
-
-
-def allocated() -> str | None:
-    """The GPUs that a batch system gave to the job, in its own words."""
-    for name in ALLOCATED:
-        if os.environ.get(name):
-            return f"{name}={os.environ[name]}"
-    return None
 
 
 def free_ports(count: int) -> list[int]:

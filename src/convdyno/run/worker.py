@@ -79,11 +79,12 @@ class Worker:
         self, pins: list[int] | None, local_rank: int, local_size: int, device: str
     ) -> None:  # fmt: skip
         """Take a share of this machine, and say what the other ranks must know of it."""
+        from convdyno.results import facts
         from convdyno.run import share
 
         if pins is not None:
             share.pin(pins)
-        allocated, shown = share.allocated(), os.environ.get("CUDA_VISIBLE_DEVICES")
+        allocated, shown = facts.allocated(), os.environ.get("CUDA_VISIBLE_DEVICES")
         if device != "cpu":
             share.choose_gpu(local_rank, local_size)
         self.say(

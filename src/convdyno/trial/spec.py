@@ -113,6 +113,8 @@ class Trial(_Frozen):
     """How many train together, each on a batch of its own."""
     hosts: Annotated[int, Field(ge=1)] = 1
     """Over how many machines they are spread."""
+    slurm: str | None = None
+    """What Slurm was asked for: the partition and the kind of GPU, such as `GPU/k80`."""
     cores: Annotated[int, Field(ge=1)] | None = None
     """CPU cores that each device has to itself; None is all of the machine."""
     scaling: Scaling = "weak"
