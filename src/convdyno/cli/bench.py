@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from convdyno.launch.crew import Team
     from convdyno.report.document import Certificates
+    from convdyno.report.rows import Row
+    from convdyno.results.record import Record
     from convdyno.stage.rounds import Cell, Limits
     from convdyno.stats.plan import Goal
     from convdyno.trial.spec import Trial
@@ -32,6 +34,7 @@ Examples:
   convdyno bench resnet50 --data imagenet/ --ladder
   convdyno bench deepmnist --data fashion-mnist --stage-from scratch=/mnt/scratch,local=/tmp
   convdyno bench resnet50 --devices 1,2,4
+  convdyno bench resnet50 --devices 1,2,4 --slurm partition=GPU,gres=gpu:k80,time=15 --detach
   convdyno bench --network mypackage.nets:tiny --image-size 64
 \b
 Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial failed.
@@ -140,6 +143,19 @@ def bench(
     rank_timeout: Annotated[
         str, typer.Option(help="One of several devices that is silent for so long is lost.")
     ] = "20s",
+    slurm: Annotated[
+        list[str] | None,
+        typer.Option(help="partition=P,gres=gpu:k80,time=15,...: cells as jobs; again: an axis."),
+    ] = None,
+    slurm_module: Annotated[
+        list[str] | None, typer.Option(help="A module that jobs load; may be given again.")
+    ] = None,
+    slurm_setup: Annotated[
+        Path | None, typer.Option(help="A file of bash that jobs read first.")
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Submit and return; see `convdyno jobs`.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="The folder of the records.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -158,6 +174,11 @@ def bench(
     limits = Limits(parse.duration("--budget")(budget), parse.duration("--watchdog")(watchdog))
     patience = parse.duration("--rank-timeout")(rank_timeout)
     given |= {"networks": _one_of_two(networks, network), "compile": compiled}
+    if slurm or slurm_module or slurm_setup or detach:
+        from convdyno.cli.slurm import bench_jobs
+
+        bench_jobs(given)
+        return
     with launcher() as there:
         trials = make_trials(there, given)
         certificates = _certificates(trials, out, as_json)
@@ -256,23 +277,7 @@ def _certificates(trials: list[Trial], out: Path, quiet: bool) -> Certificates:
 def _report(
     cells: list[Cell], certificates: Certificates, limits: Limits, out: Path, as_json: bool
 ) -> None:
-    from convdyno.report.console import Screen
-    from convdyno.report.document import bench_document, compare_records, to_json
-    from convdyno.report.ladders import climbed
-    from convdyno.report.rows import row
-    from convdyno.report.scaling import curves
-    from convdyno.report.scaling_files import write_curves
-
-    rows = [row(cell.record) for cell in cells]
-    compared = compare_records([cell.record for cell in cells], certificates)
-    ladders, scaled = climbed(rows), curves(rows)
-    if as_json:
-        typer.echo(to_json(bench_document(rows, compared, ladders, out, scaled)))
-    else:
-        Screen().bench(rows, compared, ladders, scaled)
-    files = [str(file) for file in write_curves(scaled, out) if file.suffix in (".svg", ".csv")]
-    if files and not as_json:
-        typer.echo(f"\nwritten: {', '.join(files)}")
+    rows = present([cell.record for cell in cells], certificates, out, as_json)
     if all(row.status == "refused" for row in rows):
         raise typer.Exit(2)
     if any(row.status not in ("ok", "interrupted") for row in rows):
@@ -284,3 +289,27 @@ def _report(
             f"{which} was measured: the budget of {limits.budget_seconds:g} s ended before the "
             "first block. Give a longer --budget, a smaller --batch or fewer cells."
         )
+
+
+def present(
+    records: list[Record], certificates: Certificates, out: Path, as_json: bool
+) -> list[Row]:
+    """Print what was measured, and write the files of its scaling curves."""
+    from convdyno.report.console import Screen
+    from convdyno.report.document import bench_document, compare_records, to_json
+    from convdyno.report.ladders import climbed
+    from convdyno.report.rows import row
+    from convdyno.report.scaling import curves
+    from convdyno.report.scaling_files import write_curves
+
+    rows = [row(record) for record in records]
+    compared = compare_records(records, certificates)
+    ladders, scaled = climbed(rows), curves(rows)
+    if as_json:
+        typer.echo(to_json(bench_document(rows, compared, ladders, out, scaled)))
+    else:
+        Screen().bench(rows, compared, ladders, scaled)
+    files = [str(file) for file in write_curves(scaled, out) if file.suffix in (".svg", ".csv")]
+    if files and not as_json:
+        typer.echo(f"\nwritten: {', '.join(files)}")
+    return rows

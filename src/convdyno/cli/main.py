@@ -15,6 +15,7 @@ from convdyno.cli import (
     data_speed,
     doctor,
     evaluate,
+    jobs,
     listing,
     results,
     show,
@@ -41,6 +42,7 @@ for command in COMMANDS:
 data.app.command("speed", epilog=data_speed.EXAMPLES)(data_speed.speed)
 app.add_typer(data.app, name="data")
 app.add_typer(results.app, name="results")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(weights.app, name="weights")
 
 

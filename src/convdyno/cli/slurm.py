@@ -1,0 +1,223 @@
+"""`convdyno bench --slurm`: every cell a job of its own."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from convdyno.cli import parse
+from convdyno.errors import UsageError
+
+if TYPE_CHECKING:
+    from convdyno.launch.slurm_order import Order
+    from convdyno.launch.slurm_script import Errand, Surroundings
+    from convdyno.results.jobs import Job, JobRun
+    from convdyno.trial.spec import Trial
+
+LOOK_SECONDS = (1.0, 15.0)
+"""How long to wait before looking again: the least, and the most when nothing happens."""
+OVERHEAD_MINUTES = 1.0
+"""What a job needs besides its budget, at the least."""
+PASSED_ON = ("within", "budget", "rounds", "watchdog", "rank_timeout")
+"""Options of a measurement that are given to each job's."""
+
+
+def bench_jobs(given: dict[str, Any]) -> None:
+    """Submit the cells of `bench` as jobs; wait for them and report, unless detached."""
+    from convdyno.cli.jobs import report, runs_document
+    from convdyno.launch import slurm
+    from convdyno.report.document import to_json
+    from convdyno.results.jobs import new_run
+    from convdyno.results.store import Store
+
+    out: Path = given["out"]
+    quiet = given["as_json"]
+    if not given["slurm"]:
+        raise UsageError("--detach and the options --slurm-... need --slurm partition=...,...")
+    around = _surroundings(given)
+    planned = list(_plan(given))
+    Store(out).prepare()
+    run = new_run(planned[0][1][0].network, shlex.join(["convdyno", *sys.argv[1:]]))
+    jobs, errands = [], []
+    for number, (order, trials) in enumerate(planned, 1):
+        job, errand = _job(run, number, order, trials, given)
+        jobs.append(job)
+        errands.append(errand)
+    chained = not all(order.exclusive for order, _ in planned)
+    run = slurm.submit(run, jobs, errands, around, out, chained=chained)
+    if given["detach"]:
+        if quiet:
+            typer.echo(to_json(runs_document([run], out)))
+        else:
+            numbers = ", ".join(job.id for job in run.jobs)
+            typer.echo(f"submitted {run.name}: jobs {numbers}")
+            typer.echo(f"later: convdyno jobs collect {run.name}{_where(out)}")
+        return
+    if not quiet:
+        typer.echo(f"submitted {run.name}: {len(run.jobs)} jobs", err=True)
+    run = wait(run, out, quiet=quiet)
+    report([run], out, quiet)
+
+
+def wait(run: JobRun, out: Path, *, quiet: bool) -> JobRun:
+    """Look at the jobs now and then until all are over; what changes is said."""
+    from convdyno.launch import slurm
+    from convdyno.stage.narrator import Narrator
+
+    narrator, pause, lost = Narrator(), LOOK_SECONDS[0], ""
+    told: dict[str, str] = {}
+    try:
+        while True:
+            try:
+                run, lost = slurm.look(run, out), ""
+            except UsageError as silent:  # Its controller may be back in a minute.
+                if not quiet and str(silent) != lost:
+                    narrator.say(str(silent))
+                lost = str(silent)
+            news = {job.id: standing(job) for job in run.jobs}
+            for job in run.jobs:
+                if news[job.id] != told.get(job.id) and not quiet:
+                    narrator.say(f"job {job.id} ({job.what}): {news[job.id]}")
+            pause = LOOK_SECONDS[0] if news != told else min(1.3 * pause, LOOK_SECONDS[1])
+            told = news
+            if run.over:
+                return run
+            time.sleep(pause)
+    except KeyboardInterrupt:
+        narrator.say(
+            f"\nthe jobs go on: `convdyno jobs wait {run.name}{_where(out)}` waits for them, "
+            f"`convdyno jobs cancel {run.name}{_where(out)}` ends them"
+        )
+        raise typer.Exit(130) from None
+
+
+def standing(job: Job) -> str:
+    """How a job is, in Slurm's words."""
+    where = f" on {job.nodes}" if job.nodes and job.state != "PENDING" else ""
+    why = f" ({job.reason})" if job.reason else ""
+    return f"{job.state.lower().replace('_', ' ')}{where}{why}"
+
+
+def summary(run: JobRun) -> str:
+    """How many jobs of a run are in which state."""
+    counts = Counter(job.state.lower().replace("_", " ") for job in run.jobs)
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def _plan(given: dict[str, Any]) -> Iterator[tuple[Order, list[Trial]]]:
+    """What Slurm is asked for and the trials of each job; the rungs of a ladder stay together."""
+    from convdyno.cli.cells import make_trials
+    from convdyno.data import SOURCES
+    from convdyno.launch.slurm_order import read_order
+
+    stages = parse.labelled("--stage-from", given["stage_from"]) if given["stage_from"] else {}
+    orders = [read_order(text) for text in given["slurm"]]
+    if len({order.kind for order in orders}) < len(orders):
+        raise UsageError(f"two of the --slurm ask for the same: {orders[0].kind}")
+    for order in orders:
+        _check(order, given)
+        trials = make_trials(order, given)
+        if stages and any(trial.data in SOURCES for trial in trials):
+            raise UsageError("--stage-from copies real data: give them with --data PATH")
+        together: dict[str, list[Trial]] = {}
+        for trial in trials:
+            named = trial.model_copy(update={"slurm": order.kind})
+            key = named.model_copy(update={"rung": "source"}).digest
+            together.setdefault(key, []).append(named)
+        _check_cores(order, trials)
+        for group in together.values():
+            for label, folder in stages.items() or [("", "")]:
+                staged = {"staged": f"{label}={folder}"} if label else {}
+                yield order, [trial.model_copy(update=staged) for trial in group]
+
+
+def _check(order: Order, given: dict[str, Any]) -> None:
+    """What would go wrong only after hours in the queue."""
+    budget = parse.duration("--budget")(given["budget"]) / 60
+    if order.minutes is not None and order.minutes < budget + OVERHEAD_MINUTES:
+        raise UsageError(
+            f"a job of time={order.options['time']} ({order.minutes:g} min) would end before its "
+            f"--budget of {budget:g} min does, with {OVERHEAD_MINUTES:g} min for starting: give "
+            "more time or a shorter --budget"
+        )
+    if order.cpus is not None and given["cores"] not in ("auto", str(order.cpus)):
+        raise UsageError(
+            f"--cores {given['cores']} and cpus-per-task={order.cpus} are the same thing: give one"
+        )
+
+
+def _check_cores(order: Order, trials: list[Trial]) -> None:
+    counts = sorted({trial.devices for trial in trials})
+    if order.gpu is None and len(counts) > 1 and any(trial.cores is None for trial in trials):
+        raise UsageError(
+            f"{', '.join(map(str, counts))} devices without GPUs: say how many CPU cores each has, "
+            "with --cores N"
+        )
+
+
+def _job(
+    run: JobRun, number: int, order: Order, trials: list[Trial], given: dict[str, Any]
+) -> tuple[Job, Errand]:
+    from convdyno.cli.words import bench_words
+    from convdyno.launch.slurm_order import tasks_of
+    from convdyno.launch.slurm_script import Errand
+    from convdyno.results.jobs import Job, files_of
+    from convdyno.results.record import new_record
+
+    first = trials[0]
+    header = order.header(first)
+    what = f"{first.label}, {order.kind}"
+    stage = None
+    if first.staged is not None:
+        label, _, folder = first.staged.partition("=")
+        stage, what = (label, folder), f"{what}, staged to {label}"
+    words = bench_words(first, ladder=given["ladder"])
+    for name in PASSED_ON:
+        words += [f"--{name.replace('_', '-')}", str(given[name])]
+    job = Job(
+        number=number,
+        id="",
+        what=what,
+        trials=tuple(trials),
+        record_ids=tuple(new_record(trial).id for trial in trials),
+        asked=header,
+        gpu=order.gpu,
+        gpus=first.devices if order.gpu else 0,
+    )
+    errand = Errand(
+        name=f"convdyno-{run.name}-{number}",
+        what=what,
+        header=header,
+        step=order.for_step(first),
+        tasks=tasks_of(first),
+        words=words,
+        stage=stage,
+        files=files_of(given["out"], run.name, number),
+    )
+    return job, errand
+
+
+def _surroundings(given: dict[str, Any]) -> Surroundings:
+    from convdyno.launch.slurm_script import Surroundings
+
+    setup: Path | None = given["slurm_setup"]
+    if setup is not None and not setup.is_file():
+        raise UsageError(f"--slurm-setup: there is no file {str(setup)!r}")
+    return Surroundings(
+        folder=Path.cwd(),
+        python=given.get("python") or sys.executable,
+        modules=tuple(given["slurm_module"] or ()),
+        setup=setup.resolve() if setup is not None else None,
+    )
+
+
+def _where(out: Path) -> str:
+    """How to name the results folder, if it is not the usual one."""
+    return "" if out == Path("results") else f" --out {shlex.quote(str(out))}"

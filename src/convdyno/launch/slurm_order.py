@@ -1,0 +1,232 @@
+"""What Slurm is asked for: `--slurm partition=GPU,gres=gpu:k80,time=15`, by sbatch's own names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from convdyno.errors import UnknownName, UsageError
+from convdyno.launch.crew import Team
+from convdyno.trial.spec import Trial
+
+VALUES = frozenset({
+    "account", "begin", "clusters", "comment", "constraint", "core-spec", "cores-per-socket",
+    "cpu-freq", "cpus-per-gpu", "cpus-per-task", "deadline", "delay-boot", "distribution",
+    "exclude", "export", "extra-node-info", "gpu-bind", "gpu-freq", "gpus", "gpus-per-node",
+    "gpus-per-socket", "gpus-per-task", "gres", "gres-flags", "hint", "licenses", "mail-type",
+    "mail-user", "mcs-label", "mem", "mem-per-cpu", "mem-per-gpu", "mincpus", "network", "nice",
+    "nodelist", "nodes", "partition", "prefer", "priority", "profile", "qos", "reservation",
+    "signal", "sockets-per-node", "switches", "thread-spec", "threads-per-core", "time", "time-min",
+    "tmp", "wckey",
+})  # fmt: skip
+"""Options that have a value."""
+FLAGS = frozenset({
+    "contiguous", "exclusive", "hold", "no-requeue", "oversubscribe", "reboot", "requeue",
+    "spread-job", "use-min-nodes",
+})  # fmt: skip
+"""Options that need none."""
+OURS = {
+    "ntasks": "there is one task for each device: give --devices",
+    "ntasks-per-node": "there is one task for each device: give --devices, and nodes=",
+    "array": "every cell is a job of its own",
+    "dependency": "with exclusive=no every job waits for the one before it",
+    "chdir": "jobs run in the folder where they were submitted",
+    "job-name": "jobs are called by their run and number",
+    "output": "jobs write to the results folder: give --out",
+    "error": "jobs write to the results folder: give --out",
+}
+"""Options that are not the user's to give, and why."""
+GPU_OPTIONS = ("gres", "gpus-per-node", "gpus")
+
+
+@dataclass(frozen=True)
+class Order:
+    """The options of a job; what depends on the number of devices is filled in for each."""
+
+    options: dict[str, str]
+    """By sbatch's long names; an empty value is a flag."""
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.options.items()))
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a job has its nodes to itself; `exclusive=no` shares them."""
+        return self.options.get("exclusive") != "no" and "oversubscribe" not in self.options
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes a job has at the most."""
+        return int(self.options.get("nodes", "1"))
+
+    @property
+    def cpus(self) -> int | None:
+        """CPU cores of each task, where they are given."""
+        word = self.options.get("cpus-per-task")
+        return int(word) if word else None
+
+    @property
+    def gpu(self) -> str | None:
+        """The kind of GPU, or just `gpu` where none is named; None without any."""
+        kinds = [kind for kind, _ in self._gpus()]
+        return (kinds[0] or "gpu") if kinds else None
+
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs in all were asked for, where a number was."""
+        for name, (_, count) in zip(self._gpu_options(), self._gpus(), strict=True):
+            if count:
+                return count if name == "gpus" else count * self.nodes
+        return None
+
+    @property
+    def kind(self) -> str:
+        """The partition and the kind of GPU: what tells one order from another."""
+        words = [self.options.get("partition", "default"), self.gpu]
+        return "/".join(word for word in words if word)
+
+    @property
+    def minutes(self) -> float | None:
+        """The time limit; None where there is none, or Slurm must say what it means."""
+        return minutes(self.options.get("time", ""))
+
+    # As a launcher: how cells are shaped by where they will run.
+
+    def counts(self, wanted: Sequence[int] | None) -> list[int]:
+        """What was asked for, or a device for each GPU."""
+        return list(wanted or (self.gpus or 1,))
+
+    def hosts(self, devices: int) -> int:
+        """As many nodes as were asked for, if there are devices for all."""
+        return min(self.nodes, devices)
+
+    def cores(self, most: int) -> int | None:
+        """As many as each task has; a job finds out by itself what was not said."""
+        return self.cpus
+
+    def start(self, trial: Trial, rank_seconds: float) -> Team:
+        """Nothing starts here: jobs do that."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+    def header(self, trial: Trial) -> dict[str, str]:
+        """The options of the job that runs a trial."""
+        tasks = tasks_of(trial)
+        options = {k: v for k, v in self.options.items() if k != "exclusive"}
+        options |= self.for_step(trial)
+        if self.exclusive:
+            options["exclusive"] = self.options.get("exclusive", "")
+        options["nodes"] = str(trial.hosts)
+        options["ntasks"] = str(tasks)
+        options["ntasks-per-node"] = str(tasks // trial.hosts)
+        return options
+
+    def for_step(self, trial: Trial) -> dict[str, str]:
+        """The options that srun must be told again; a whole node's job has all of its GPUs."""
+        found = {}
+        for name in self._gpu_options():
+            count = trial.devices if name == "gpus" else trial.devices // trial.hosts
+            found[name] = _counted(name, self.options[name], count)
+        cores = trial.cores or self.cpus
+        return found | ({"cpus-per-task": str(cores)} if cores else {})
+
+    def _gpu_options(self) -> list[str]:
+        return [
+            name
+            for name in GPU_OPTIONS
+            if name in self.options and _gpu_of(name, self.options[name]) is not None
+        ]
+
+    def _gpus(self) -> list[tuple[str, int | None]]:
+        found = (_gpu_of(name, self.options[name]) for name in self._gpu_options())
+        return [one for one in found if one is not None]
+
+
+def tasks_of(trial: Trial) -> int:
+    """How many processes a trial's job starts."""
+    return trial.hosts if trial.processes == "host" else trial.devices
+
+
+def read_order(text: str) -> Order:
+    """The options of one `--slurm`; what does not fit is one sentence."""
+    options: dict[str, str] = {}
+    for name, value in _pairs(text):
+        if name in OURS:
+            raise UsageError(f"--slurm cannot have {name}=: {OURS[name]}")
+        if name not in VALUES | FLAGS:
+            raise UnknownName("option of sbatch", name, sorted(VALUES | FLAGS))
+        if name in options:
+            raise UsageError(f"--slurm has {name} twice: {text!r}")
+        if not value and name in VALUES:
+            raise UsageError(f"--slurm has no value for {name}: write {name}=...")
+        if not value.isprintable():
+            raise UsageError(f"--slurm has a character in {name}= that cannot be written")
+        options[name] = value
+    for name in ("nodes", "cpus-per-task"):
+        if name in options and not re.fullmatch(r"[1-9][0-9]{0,5}", options[name]):
+            raise UsageError(f"--slurm {name}= is a whole number here, not {options[name]!r}")
+    return Order(options)
+
+
+def minutes(word: str) -> float | None:
+    """A time as Slurm reads it: minutes, minutes:seconds, days-hours, ...; None if it is none."""
+    found = re.fullmatch(r"(?:([0-9]+)-)?([0-9]+)(?::([0-9]+))?(?::([0-9]+))?", word)
+    if not found:
+        return None
+    days, *rest = found.groups()
+    parts = [float(part) for part in rest if part is not None]
+    if days is not None:  # days-hours[:minutes[:seconds]]
+        hours, mins, seconds = (*parts, 0.0, 0.0)[:3]
+        return (24 * float(days) + hours) * 60 + mins + seconds / 60
+    match parts:
+        case [mins]:
+            return mins
+        case [mins, seconds]:
+            return mins + seconds / 60
+        case [hours, mins, seconds]:
+            return 60 * hours + mins + seconds / 60
+    return None
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values; a part that is neither belongs to the value before it: `nodelist=a,b`."""
+    pairs: list[list[str]] = []
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        name = name.strip().removeprefix("--")
+        if equals and re.fullmatch(r"[a-z][a-z-]*", name):
+            pairs.append([name, value.strip()])
+        elif name in FLAGS or (not pairs and name):
+            pairs.append([name, ""])
+        elif pairs and part.strip():
+            pairs[-1][1] += f",{part.strip()}"
+        else:
+            raise UsageError(f"--slurm is a list such as partition=GPU,gres=gpu:k80, not {text!r}")
+    return ((name, value) for name, value in pairs)
+
+
+def _gpu_of(option: str, value: str) -> tuple[str, int | None] | None:
+    """The kind and the count of the GPUs in an option's value; None if it has none."""
+    for item in value.split(","):
+        kind, *rest = item.split(":") if option == "gres" else ["gpu", *item.split(":")]
+        if kind.removeprefix("gres/") == "gpu":
+            names = [word for word in rest if word and not word.isdecimal()]
+            counts = [int(word) for word in rest if word.isdecimal()]
+            return (names[0] if names else "", counts[0] if counts else None)
+    return None
+
+
+def _counted(option: str, value: str, count: int) -> str:
+    """An option's value with so many GPUs."""
+    items = []
+    for item in value.split(","):
+        words = item.split(":")
+        if option != "gres" or words[0].removeprefix("gres/") == "gpu":
+            item = ":".join(
+                [*(word for word in words if word and not word.isdecimal()), str(count)]
+            )
+        items.append(item)
+    return ",".join(items)
