@@ -8,6 +8,7 @@ ConvdynoError                 one clear sentence; carries the exit code
 │   ├── BadStore              a results folder or record that cannot be used
 │   ├── BadWeights            a file of weights that is broken or another network's
 │   ├── BadData               a data set that is damaged, or a path that is none
+│   ├── HostsNotReady         hosts that trials cannot run on; a sentence for each
 │   └── Refused               an engine cannot run this trial; says what it can
 ├── LossLost (5)              the loss is no longer a number, or has exploded
 ├── NothingMeasured (4)       the budget ended before the first block
@@ -58,6 +59,14 @@ class BadWeights(UsageError):
 
 class BadData(UsageError):
     """A data set that is damaged, or something that is no data set; names file and offset."""
+
+
+class HostsNotReady(UsageError):
+    """Hosts that trials cannot run on."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self.sentences = list(sentences)
+        super().__init__("\n".join(self.sentences))
 
 
 class Refused(UsageError):

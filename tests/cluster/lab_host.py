@@ -115,12 +115,12 @@ class Host:
 
     def processes(self, about: str = "") -> dict[int, str]:
         """The command lines of its processes that mention something, by their number there."""
-        listed = self.run("ps", "-eo", "pid=,stat=,args=", check=True).stdout.splitlines()
+        listed = self.run("ps", "-wweo", "pid=,stat=,args=", check=True).stdout.splitlines()
         rows = (line.split(None, 2) for line in listed)
         return {
             int(pid): command
             for pid, state, command in rows
-            if about in command and not state.startswith("Z") and "ps -eo" not in command
+            if about in command and not state.startswith("Z") and "ps -wweo" not in command
         }
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:

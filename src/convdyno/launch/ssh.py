@@ -1,0 +1,251 @@
+"""Workers on far hosts over ssh, each held there by a tether.
+
+nodes = read_nodes(Path("nodes.txt"), per_node=2)
+with closing(SshLauncher(nodes, Remote(), logs=out / "logs")) as there:
+    there.check(trials)                # every host is ready, or a sentence for each that is not
+    team = there.start(trial, rank_seconds=20)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from convdyno.errors import Refused
+from convdyno.launch.crew import PING_SECONDS, Crew, Place, Team
+from convdyno.launch.death import Death
+from convdyno.launch.far import LOST, Ssh
+from convdyno.launch.host import FarHost, Remote
+from convdyno.launch.link import GRACE_SECONDS, Lines, Link, PipeLink
+from convdyno.launch.local import environment
+from convdyno.launch.nodes import Nodes
+from convdyno.launch.preflight import connect, preflight
+from convdyno.launch.tether import HERE
+from convdyno.results.facts import SPEED_VARIABLES
+from convdyno.trial.spec import Trial
+
+NOT_SENT = ("CUDA_", "LD_PRELOAD")
+"""Variables that change speed and belong to one machine."""
+
+
+class SshLauncher:
+    """The hosts of a nodes file; implements `Launcher`.
+
+    `most` is the most devices to count up to when nobody says which numbers; every rank's own words
+    go to `logs`/RUN/rank-N-HOST.log; `tell` gets a line for whatever the user waits for.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        remote: Remote,
+        *,
+        logs: Path,
+        most: int | None = None,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._nodes, self._most, self._logs, self._tell = nodes, most, logs, tell
+        self._ssh = Ssh(remote.ssh_config)
+        self._hosts = [FarHost(node, self._ssh, remote) for node in nodes.hosts]
+        self._checked: set[str] = set()
+
+    def counts(self, wanted: Sequence[int] | None) -> list[int]:
+        """The numbers that were asked for, or 1, 2, 4 and so on up to all devices."""
+        if not wanted:
+            return self._nodes.counts(self._most)
+        for devices in wanted:
+            self._nodes.spread(devices)
+        return list(wanted)
+
+    def hosts(self, devices: int) -> int:
+        """As few as have so many devices."""
+        return len(self._nodes.spread(devices))
+
+    def cores(self, most: int) -> int | None:
+        """An equal share of the smallest host's; None if the hosts have GPUs."""
+        used = self._hosts[: self.hosts(most)]
+        connect(used)
+        if all(host.facts["gpus"] for host in used):
+            return None
+        least = min(used, key=lambda host: int(host.facts["cores"]))
+        together = min(most, self._nodes.per_node)
+        if together > least.facts["cores"]:
+            raise Refused(
+                f"{together} devices were asked for on each host (--per-node), and {least.name} "
+                f"has {least.facts['cores']} CPU cores"
+            )
+        return int(least.facts["cores"]) // together
+
+    def check(self, trials: Sequence[Trial]) -> None:
+        """Make every host ready that these trials use; `HostsNotReady` has a sentence for each."""
+        used = self._hosts[: max(trial.hosts for trial in trials)]
+        preflight(used, trials, self._tell)
+        for host in used:
+            host.close()  # Its scout has nothing more to do.
+        self._checked |= {trial.digest for trial in trials}
+
+    def start(self, trial: Trial, rank_seconds: float) -> Team:
+        """One worker for each device; hosts are made ready first if they were not."""
+        if trial.digest not in self._checked:
+            self.check([trial])
+        hosts = self._hosts[: trial.hosts]
+        places = {place: host for host in hosts for place in _places(host, trial)}
+        folder = _new_folder(self._logs, trial)
+        ranks = {place: rank for rank, place in enumerate(places)}
+        limit = max(rank_seconds, 4 * PING_SECONDS)
+        variables = _sent() | environment(trial)
+
+        def join(place: Place) -> Link:
+            log = folder / f"rank-{ranks[place]}-{place.called}.log"
+            return FarLink(places[place], variables, log, limit)
+
+        return Crew(join, list(places), trial, rank_seconds)
+
+    def close(self) -> None:
+        """Hang up everywhere; a second time does nothing."""
+        for host in self._hosts:
+            host.close()
+        self._ssh.close()
+
+
+class FarLink(PipeLink):
+    """A worker on a far host: ssh, a tether there, and the worker."""
+
+    def __init__(
+        self, host: FarHost, variables: Mapping[str, str], log: Path, limit: float
+    ) -> None:
+        folders = [str(Path.cwd()), *([host.path] if host.path else [])]
+        held = ["--limit", f"{limit:g}", *(word for f in folders for word in ("--in", f))]
+        worker = [host.python, "-m", "convdyno.run.worker"]
+        command = host.command("convdyno.launch.tether", [*held, *worker], variables)
+        super().__init__(command, log=log)
+        self._host = host
+        self._lines = self._far = _FarLines()
+        self._asked: float | None = None
+        """When it was asked to end."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Only an end reaches so far."""
+        if number == signal.SIGKILL and self._asked is None:
+            self._asked = time.monotonic()
+            self.send("end")
+
+    def nudge(self) -> None:
+        """Through the tether."""
+        self.send("nudge")
+
+    def death(self) -> Death:
+        """As the tether told it; else it is ssh that ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(GRACE_SECONDS)
+        if self._far.death is not None:
+            status, how = self._far.death
+        else:
+            status, how = "failed", f"died ({_end_of_ssh(self.process.returncode)})"
+        said = self._last_words() if status == "failed" else ""
+        return status, f"{how}: {said}" if said else how
+
+    def end(self, *, kindly: bool = False) -> None:
+        """End it there, and the line to it; a tether that does not answer is ended from here."""
+        if self._stderr.closed:
+            return
+        if not kindly:
+            self.signal(signal.SIGKILL)
+        since = self._asked or time.monotonic()
+        try:
+            self.process.wait(max(0.0, since + GRACE_SECONDS - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._end_tether()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        super().end()
+
+    def _end_tether(self) -> None:
+        """Its worker ends with it; nothing is tried twice on a host that does not answer."""
+        if self._far.process is None or self._host.lost:
+            return
+        command = self._host.plain("kill", "-9", str(self._far.process))
+        try:
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=GRACE_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            self._host.lost = True
+
+
+class _FarLines(Lines):
+    """The worker's events, between what login scripts say first and the tether last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.process: int | None = None
+        """The number of the tether there."""
+        self.death: Death | None = None
+        self._preamble: bytes | None = b""
+
+    def feed(self, chunk: bytes) -> list[dict[str, Any]]:
+        """The events that are complete now."""
+        if self._preamble is not None:
+            before, here, chunk = (self._preamble + chunk).partition(HERE)
+            if not here:
+                self._preamble = before
+                return []
+            self._preamble = None
+            for line in before.splitlines():
+                word, _, number = line.rpartition(b" ")
+                if word.endswith(b"process") and number.isdigit():
+                    self.process = int(number)
+        events = super().feed(chunk)
+        if events and events[-1]["event"] == "ended":
+            last = events.pop()
+            self.death = last["status"], last["how"]
+        return events
+
+
+def _places(host: FarHost, trial: Trial) -> list[Place]:
+    count = 1 if trial.processes == "host" else trial.devices // trial.hosts
+    alone = trial.hosts == 1
+    return [
+        Place(
+            host="127.0.0.1" if alone else host.facts["address"],
+            local_rank=number,
+            local_size=count,
+            cores=trial.cores,
+            interface="lo" if alone else host.facts["interface"],
+            name=host.name,
+        )
+        for number in range(count)
+    ]
+
+
+def _new_folder(logs: Path, trial: Trial) -> Path:
+    """For the words of one crew."""
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{trial.digest[:8]}"
+    for ending in ("", *(f"-{n}" for n in range(2, 1000))):
+        with contextlib.suppress(FileExistsError):
+            (logs / (name + ending)).mkdir(parents=True)
+            return logs / (name + ending)
+    raise AssertionError("a thousand crews in one second")
+
+
+def _sent() -> dict[str, str]:
+    """What changes the speed here is to change it there."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(SPEED_VARIABLES) and not name.startswith(NOT_SENT)
+    }
+
+
+def _end_of_ssh(code: int | None) -> str:
+    if code == LOST:
+        return "its ssh connection was lost"
+    if code is not None and code < 0:
+        return f"its ssh client was ended by {signal.Signals(-code).name}"
+    return f"ssh ended with exit code {code}"

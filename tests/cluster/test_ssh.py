@@ -1,0 +1,274 @@
+"""Workers over ssh: they run one trial together, and none is left whatever happens."""
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from lab import Lab
+from lab_host import wait_for
+
+from convdyno.errors import HostsNotReady, TrialFailed
+from convdyno.launch.bundle import bundle
+from convdyno.launch.crew import Team
+from convdyno.launch.host import Remote
+from convdyno.launch.nodes import read_nodes
+from convdyno.launch.ssh import SshLauncher
+from convdyno.trial.spec import Trial
+
+Launch = Callable[..., SshLauncher]
+NASTY = 'it\'s "odd" $(touch /srv/executed) `touch /srv/executed`; touch /srv/executed #'
+
+
+@pytest.fixture
+def launch(hosts: Lab, tmp_path: Path) -> Iterator[Launch]:
+    """A launcher for the lab's hosts."""
+    with contextlib.ExitStack() as made:
+
+        def new(per_node: int = 1, nodes: str = "", **remote: object) -> SshLauncher:
+            file = hosts.nodes
+            if nodes:
+                file = tmp_path / "nodes.txt"
+                file.write_text(nodes)
+            settings = Remote(**{"ssh_config": hosts.ssh_config, **remote})
+            there = SshLauncher(read_nodes(file, per_node), settings, logs=tmp_path / "logs")
+            made.callback(there.close)
+            return there
+
+        yield new
+
+
+def trial(devices: int, hosts: int | None = None, engine: str = "clockwork") -> Trial:
+    return Trial(
+        network="deepmnist",
+        engine=engine,
+        batch=4,
+        devices=devices,
+        hosts=hosts or devices,
+        cores=1,
+    )
+
+
+@contextlib.contextmanager
+def opened(there: SshLauncher, what: Trial, rank_seconds: float = 20) -> Iterator[Team]:
+    team = there.start(what, rank_seconds)
+    try:
+        team.ask("open", silence=120, trial=what.model_dump(mode="json"))
+        yield team
+    finally:
+        team.end()
+
+
+def ours(lab: Lab) -> dict[str, dict[int, str]]:
+    """What runs of convdyno on which host."""
+    return {host.name: found for host in lab if (found := host.processes("convdyno."))}
+
+
+def nothing_left(lab: Lab, seconds: float = 20) -> None:
+    wait_for(lambda: not ours(lab), "nothing of convdyno on any host", seconds=seconds)
+
+
+def our_ssh(parent: int) -> list[psutil.Process]:
+    """The ssh clients of a process."""
+    return [p for p in psutil.Process(parent).children(recursive=True) if p.name() == "ssh"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_torch_runs_one_trial_on_as_many_hosts(launch: Launch, hosts: Lab, count: int) -> None:
+    there = launch()
+    assert there.counts(None) == [1, 2, 3]
+    assert there.hosts(count) == count
+    what = trial(count, engine="torch")
+    there.check([what])
+    with opened(there, what) as team:
+        team.ask("warm", silence=120, seconds=1)
+        measured = team.ask("measure", silence=120, turn=0, blocks=2)
+        assert [rank.host for rank in team.ranks] == ["n1", "n2", "n3"][:count]
+        assert all(len(rank.seconds) >= 2 for rank in team.ranks)
+        assert all(block["seconds"] > 0 for block in measured["blocks"])
+        closed = team.ask("close", silence=60)
+        assert closed["peak_memory_bytes"] > 1e7
+        team.end(kindly=True)
+    assert ours(hosts) == {}
+
+
+def test_several_devices_of_a_host_are_ranks_of_their_own(launch: Launch, hosts: Lab) -> None:
+    there = launch(per_node=2)
+    assert there.cores(6) == 1
+    assert there.hosts(4) == 2
+    with opened(there, trial(4, hosts=2)) as team:
+        places = [(r.rank, r.host, r.local_rank, len(r.cores)) for r in team.ranks]
+        assert places == [(0, "n1", 0, 1), (1, "n1", 1, 1), (2, "n2", 0, 1), (3, "n2", 1, 1)]
+        assert len(hosts["n1"].processes("convdyno.run.worker")) == 4  # Two, and their tethers.
+    assert ours(hosts) == {}
+
+
+def test_every_rank_has_a_log_of_its_own(launch: Launch, tmp_path: Path) -> None:
+    with opened(launch(), trial(2)):
+        pass
+    (run,) = (tmp_path / "logs").iterdir()
+    assert sorted(log.name for log in run.iterdir()) == ["rank-0-n1.log", "rank-1-n2.log"]
+
+
+def test_what_a_rank_says_is_in_its_log(launch: Launch, tmp_path: Path) -> None:
+    there, bad = launch(), trial(2)
+    team = there.start(bad, 20)
+    with pytest.raises(TrialFailed, match=r"rank . on n[12]"):
+        team.ask("open", silence=60, trial={"network": "deepmnist", "engine": "clockwork"})
+    team.end()
+    logs = [log.read_text() for log in tmp_path.glob("logs/*/rank-*.log")]
+    assert any("Traceback" in log and "batch" in log for log in logs)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_when_the_parent_is_ended(
+    hosts: Lab, tmp_path: Path, number: signal.Signals
+) -> None:
+    script = Path(__file__).with_name("lone_parent.py")
+    arguments = [str(hosts.nodes), str(hosts.ssh_config), str(tmp_path)]
+    parent = subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    assert len(json.loads(parent.stdout.readline())) == 3
+    clients = our_ssh(parent.pid)
+    assert clients
+    assert len(ours(hosts)) == 3
+    parent.send_signal(number)
+    parent.wait(30)
+    parent.stdout.close()
+    nothing_left(hosts)
+    _, alive = psutil.wait_procs(clients, timeout=30)
+    assert not alive
+
+
+def test_nothing_is_left_when_the_ssh_client_is_killed(launch: Launch, hosts: Lab) -> None:
+    there = launch()
+    with opened(there, trial(3)) as team:
+        victims = [p for p in our_ssh(os.getpid()) if "to-n2" in p.cmdline()]
+        assert victims
+        for victim in victims:
+            victim.kill()
+        with pytest.raises(TrialFailed, match=r"rank 1 on n2 died \(its ssh client"):
+            for _ in range(1000):
+                team.ask("measure", silence=60, turn=0, blocks=1)
+        team.end()
+        nothing_left(hosts)
+
+
+def test_a_killed_worker_is_named_with_its_host(launch: Launch, hosts: Lab) -> None:
+    there = launch()
+    with opened(there, trial(3)) as team:
+        hosts["n3"].kill(team.ranks[2].pid)
+        with pytest.raises(TrialFailed, match=r"rank 2 on n3 died \(SIGKILL\)"):
+            for _ in range(1000):
+                team.ask("measure", silence=60, turn=0, blocks=1)
+        team.end()
+        assert ours(hosts) == {}
+
+
+def test_a_host_whose_link_is_cut_is_named_and_ends_its_worker_itself(
+    launch: Launch, hosts: Lab
+) -> None:
+    there = launch()
+    with opened(there, trial(2), rank_seconds=6) as team:
+        hosts["n2"].cut()
+        start = time.monotonic()
+        with pytest.raises(TrialFailed, match="rank 1 on n2"):
+            for _ in range(10000):
+                team.ask("measure", silence=120, turn=0, blocks=1)
+        team.end()
+        assert time.monotonic() - start < 30
+        assert not hosts["n1"].processes("convdyno.")
+        nothing_left(hosts, 40)
+
+
+def test_a_tether_that_hangs_is_ended_from_here(launch: Launch, hosts: Lab) -> None:
+    there = launch()
+    with opened(there, trial(2), rank_seconds=4) as team:
+        (tether,) = (
+            p for p, c in hosts["n2"].processes("launch.tether").items() if "env " not in c
+        )
+        hosts["n2"].kill(tether, signal.SIGSTOP)
+        with pytest.raises(TrialFailed, match="rank 1 on n2 was lost"):
+            for _ in range(1000):
+                team.ask("measure", silence=60, turn=0, blocks=1)
+        team.end()
+        nothing_left(hosts)
+
+
+def test_the_bundle_is_copied_once(launch: Launch, hosts: Lab) -> None:
+    place = hosts["n1"].disk / "once" / bundle().name
+    launch(folder="/srv/once").check([trial(1)])
+    first = place.stat()
+    launch(folder="/srv/once").check([trial(1)])
+    assert (place.stat().st_ino, place.stat().st_mtime_ns) == (first.st_ino, first.st_mtime_ns)
+    assert sorted(p.name for p in place.parent.iterdir()) == [".lock", bundle().name]
+
+
+def test_strange_words_are_taken_as_they_stand(
+    launch: Launch, hosts: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = hosts["n1"].disk / f"bin {NASTY.replace('/', '|')}"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("GLOO_TEST", f"{NASTY}\n2")
+    folder = f"/srv/{NASTY.replace('/', '|')}"
+    there = launch(folder=folder, python=f"/srv/{python.name}")
+    with opened(there, trial(1)) as team:
+        pid = team.ranks[0].pid
+        environment = hosts["n1"].run("cat", f"/proc/{pid}/environ").stdout.split("\0")
+        assert f"GLOO_TEST={NASTY}\n2" in environment
+    with opened(launch(folder=folder), trial(1)):
+        assert (hosts["n1"].disk / folder.removeprefix("/srv/") / bundle().name).is_dir()
+    assert not list(hosts.folder.rglob("executed"))
+
+
+@pytest.mark.parametrize(
+    "form", ["$(touch${{IFS}}{})", "`touch {}`", "x'; touch {} '", "two words"]
+)
+def test_a_strange_alias_is_never_executed(
+    launch: Launch, hosts: Lab, tmp_path: Path, form: str
+) -> None:
+    marker = tmp_path / "executed"
+    alias = form.format(marker)
+    config = tmp_path / "config"
+    config.write_text(
+        f'Host "{alias}"\n  HostName {hosts["n1"].address}\n' + hosts.ssh_config.read_text()
+    )
+    there = launch(nodes=f"n1 {shlex.quote(alias)}\n", ssh_config=config)
+    try:
+        there.check([trial(1)])
+    except HostsNotReady as wrong:  # ssh itself has refused such names since 9.6.
+        assert str(wrong) == "n1: cannot be reached over ssh: hostname contains invalid characters"
+    assert not marker.exists()
+
+
+def test_what_login_scripts_print_is_no_answer(launch: Launch, hosts: Lab) -> None:
+    noise = hosts["n1"].disk / ".bashrc"
+    noise.write_text("echo 'process 1'; echo '{\"event\": \"failed\"}'; echo Welcome")
+    try:
+        with opened(launch(), trial(2)) as team:
+            assert [rank.host for rank in team.ranks] == ["n1", "n2"]
+    finally:
+        noise.unlink()
+
+
+def test_connections_are_closed_and_their_folder_removed(launch: Launch, hosts: Lab) -> None:
+    before = set(Path("/tmp").glob("convdyno-ssh-*"))
+    there = launch()
+    there.check([trial(3)])
+    (folder,) = set(Path("/tmp").glob("convdyno-ssh-*")) - before
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert len(list(folder.iterdir())) == 3
+    there.close()
+    assert not folder.exists()
