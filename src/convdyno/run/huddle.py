@@ -7,6 +7,7 @@ the engine.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import socket
@@ -18,6 +19,8 @@ from convdyno.trial.world import World
 
 T = TypeVar("T")
 RETRY_SECONDS = 0.1
+INTRODUCTION_SECONDS = 5.0
+"""How long a caller may take to say who it is."""
 
 
 class Huddle:
@@ -68,12 +71,18 @@ def _received(host: str, port: int, world: World, patience: float) -> list[TextI
                 caller, _ = server.accept()
             except TimeoutError:
                 raise TrialFailed("failed", _silent(missing, patience)) from None
-            line = _line(caller)
-            rank, _, token = line.readline().rstrip("\n").partition(" ")
-            if rank in map(str, missing) and hmac.compare_digest(token, world.token):
+            caller.settimeout(INTRODUCTION_SECONDS)
+            line, said = _line(caller), ""
+            with contextlib.suppress(OSError):
+                said = line.readline().rstrip("\n")
+            rank, _, token = said.partition(" ")
+            known = hmac.compare_digest(token.encode(), world.token.encode())
+            if known and rank in map(str, missing):
+                caller.settimeout(None)
                 found[int(rank)] = line
             else:
                 line.close()
+                caller.close()
     return [found[rank] for rank in sorted(found)]
 
 
@@ -82,7 +91,7 @@ def _called(host: str, port: int, world: World, patience: float) -> TextIO:
     deadline = time.monotonic() + patience
     while True:
         try:
-            line = _line(socket.create_connection((host, port), timeout=patience))
+            connection = socket.create_connection((host, port), timeout=patience)
             break
         except OSError as wrong:
             if time.monotonic() > deadline:
@@ -90,15 +99,16 @@ def _called(host: str, port: int, world: World, patience: float) -> TextIO:
                     "failed", f"rank 0 cannot be reached at {host}:{port}: {wrong}"
                 ) from None
             time.sleep(RETRY_SECONDS)
+    connection.settimeout(None)
+    line = _line(connection)
     line.write(f"{world.rank} {world.token}\n")
     line.flush()
     return line
 
 
 def _line(connection: socket.socket) -> TextIO:
-    connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection.makefile("rw", encoding="utf-8", newline="\n")
+    return connection.makefile("rw", encoding="utf-8", errors="replace", newline="\n")
 
 
 def _write(line: TextIO, value: Any) -> None:
