@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = (1.0, 15.0)
 """How long to wait before looking again: the least, and the most when nothing happens."""
-OVERHEAD_MINUTES = 1.0
+STARTING_SECONDS = 60.0
 """What a job needs besides its budget, at the least."""
 PASSED_ON = ("within", "budget", "rounds", "watchdog", "rank_timeout")
 """Options of a measurement that are given to each job's."""
@@ -140,12 +140,11 @@ def _plan(given: dict[str, Any]) -> Iterator[tuple[Order, list[Trial]]]:
 
 def _check(order: Order, given: dict[str, Any]) -> None:
     """What would go wrong only after hours in the queue."""
-    budget = parse.duration("--budget")(given["budget"]) / 60
-    if order.minutes is not None and order.minutes < budget + OVERHEAD_MINUTES:
+    budget = parse.duration("--budget")(given["budget"])
+    if order.minutes is not None and 60 * order.minutes < budget + STARTING_SECONDS:
         raise UsageError(
-            f"a job of time={order.options['time']} ({order.minutes:g} min) would end before its "
-            f"--budget of {budget:g} min does, with {OVERHEAD_MINUTES:g} min for starting: give "
-            "more time or a shorter --budget"
+            f"a job of time={order.options['time']} ends after {60 * order.minutes:g} s, too soon "
+            f"for a --budget of {budget:g} s and {STARTING_SECONDS:g} s to start: give it more time"
         )
     if order.cpus is not None and given["cores"] not in ("auto", str(order.cpus)):
         raise UsageError(

@@ -113,18 +113,24 @@ def marks(path: Path) -> list[Mark]:
     return list(found.values())
 
 
-def described(text: str) -> dict[str, str]:
-    """`scontrol --oneliner show job` as words by their names."""
-    return dict(re.findall(r"(?:^|\s)([A-Za-z/:]+)=(\S*)", text))
+def as_described(job: Job, text: str) -> Job:
+    """A job as `scontrol --oneliner show job` describes it; free text comes last there."""
+    found: dict[str, str] = {}
+    for name, value in re.findall(r"(?:^|\s)([A-Za-z/:]+)=(\S*)", text):
+        found.setdefault(name, "" if value in ("None", "(null)", "N/A") else value)
+    return job.but(
+        state=found.get("JobState", job.state),
+        reason=found.get("Reason", ""),
+        nodes=found.get("NodeList", ""),
+        facts={ours: found[name] for name, ours in FACTS.items() if found.get(name)},
+    )
 
 
 def _sbatch(errand: Errand, more: Sequence[str]) -> str:
     done = _call("sbatch", "--parsable", *more, str(errand.script))
     number = done.stdout.strip().partition(";")[0]
     if done.returncode or not number.isdecimal():
-        alone = errand.header.get("exclusive") is not None
-        hint = " (jobs ask for whole nodes; exclusive=no lets them be shared)" if alone else ""
-        raise UsageError(f"Slurm refused {errand.what}: {_words(done)}{hint}")
+        raise UsageError(f"Slurm refused {errand.what}: {_words(done)}")
     return number
 
 
@@ -154,20 +160,13 @@ def _seen(job: Job, row: Sequence[str] | None, run: JobRun, out: Path) -> Job:
 
 
 def _described(job: Job) -> Job:
-    """The last that `scontrol` says of a job."""
+    """A job with the last that `scontrol` says of it."""
     done = _call("scontrol", "--oneliner", "show", "job", job.id)
     if done.returncode:
         if job.over:
             return job
         raise NotKnown
-    found = described(done.stdout)
-    reason, nodes = found.get("Reason", ""), found.get("NodeList", "")
-    return job.but(
-        state=found.get("JobState", job.state),
-        reason="" if reason == "None" else reason,
-        nodes="" if nodes == "(null)" else nodes,
-        facts={ours: found[name] for name, ours in FACTS.items() if name in found},
-    )
+    return as_described(job, done.stdout)
 
 
 def _accounted(job: Job) -> Job | None:
