@@ -15,9 +15,9 @@ from convdyno.cli import parse
 from convdyno.errors import NothingMeasured, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from convdyno.launch.crew import Team
+    from convdyno.launch.crew import Launcher
     from convdyno.report.document import Certificates
     from convdyno.report.rows import Row
     from convdyno.results.record import Record
@@ -34,6 +34,7 @@ Examples:
   convdyno bench resnet50 --data imagenet/ --ladder
   convdyno bench deepmnist --data fashion-mnist --stage-from scratch=/mnt/scratch,local=/tmp
   convdyno bench resnet50 --devices 1,2,4
+  convdyno bench resnet50 --nodes nodes.txt --per-node 2 --max-devices 8
   convdyno bench resnet50 --devices 1,2,4 --slurm partition=GPU,gres=gpu:k80,time=15 --detach
   convdyno bench --network mypackage.nets:tiny --image-size 64
 \b
@@ -143,6 +144,22 @@ def bench(
     rank_timeout: Annotated[
         str, typer.Option(help="One of several devices that is silent for so long is lost.")
     ] = "20s",
+    nodes: Annotated[
+        Path | None, typer.Option(help="A file of hosts, `NAME SSH-ALIAS` a line: run there.")
+    ] = None,
+    per_node: Annotated[int, typer.Option(help="Devices of each host.", min=1)] = 1,
+    max_devices: Annotated[
+        int | None, typer.Option(help="Count devices 1, 2, 4, ... up to this.", min=1)
+    ] = None,
+    remote_dir: Annotated[
+        str | None, typer.Option(help="Where convdyno is put there; default ~/.cache/convdyno.")
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(help="The Python to use there; default: found or made.")
+    ] = None,
+    ssh_config: Annotated[
+        Path | None, typer.Option(help="What ssh reads instead of ~/.ssh/config.")
+    ] = None,
     slurm: Annotated[
         list[str] | None,
         typer.Option(help="partition=P,gres=gpu:k80,time=15,...: cells as jobs; again: an axis."),
@@ -179,12 +196,13 @@ def bench(
 
         bench_jobs(given)
         return
-    with launcher() as there:
+    far = (nodes, per_node, max_devices, remote_dir, python, ssh_config, out, as_json)
+    with launcher(*far) as there:
         trials = make_trials(there, given)
         certificates = _certificates(trials, out, as_json)
-        start = partial(there.start, rank_seconds=patience)
         with _staged(trials, stage_from, as_json) as placed:
-            cells = _run(placed, goal, limits, start, out, as_json)
+            there.check(placed)
+            cells = _run(placed, goal, limits, there, patience, out, as_json)
     _report(cells, certificates, limits, out, as_json)
 
 
@@ -225,7 +243,7 @@ def _staged(trials: list[Trial], words: str | None, quiet: bool) -> Iterator[lis
 
 
 def _run(
-    trials: list[Trial], goal: Goal, limits: Limits, start: Callable[[Trial], Team], out: Path,
+    trials: list[Trial], goal: Goal, limits: Limits, there: Launcher, patience: float, out: Path,
     quiet: bool,
 ) -> list[Cell]:  # fmt: skip
     """Measure the cells; Ctrl-C ends the workers and keeps what was measured."""
@@ -238,7 +256,11 @@ def _run(
     store = Store(out)
     store.prepare()
     machine, command = facts.machine(), shlex.join(["convdyno", *sys.argv[1:]])
-    cells = [Cell(new_record(trial, machine=machine, command=command)) for trial in trials]
+    cells = [
+        Cell(new_record(trial, machine=machine, command=command), there.alone(trial))
+        for trial in trials
+    ]
+    start = partial(there.start, rank_seconds=patience)
     narrator = Narrator()
     if not quiet:
         narrator.plan(len(cells), goal.minimum_rounds, goal.within, limits.budget_seconds)

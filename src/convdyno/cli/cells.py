@@ -10,7 +10,7 @@ from convdyno.errors import UsageError
 
 if TYPE_CHECKING:
     from convdyno.data.source import Facts, Split
-    from convdyno.launch.crew import Launcher
+    from convdyno.launch.crew import Room
     from convdyno.trial.spec import Trial
 
 LADDER = {
@@ -20,7 +20,11 @@ LADDER = {
 """The rungs of a bottleneck ladder, the lowest first."""
 
 
-def make_trials(there: Launcher, words: dict[str, Any]) -> list[Trial]:
+ONLY_TOGETHER = ("exchange", "bucket_mb", "compress", "processes")
+"""What means nothing to one device."""
+
+
+def make_trials(there: Room, words: dict[str, Any]) -> list[Trial]:
     """The cells that the options of `bench` make: every combination of their values."""
     from convdyno.data import SOURCES
     from convdyno.engines import registry
@@ -95,10 +99,10 @@ def make_trials(there: Launcher, words: dict[str, Any]) -> list[Trial]:
     return cells
 
 
-def _share_out(cells: list[Trial], there: Launcher) -> list[Trial]:
+def _share_out(cells: list[Trial], there: Room) -> list[Trial]:
     """Cells with each device's part of a given batch, and of its machine's cores."""
     from convdyno.run.share import gpus
-    from convdyno.trial.spec import make_trial
+    from convdyno.trial.spec import Trial, make_trial
 
     most = max(trial.devices for trial in cells)
     found: list[Trial] = []
@@ -112,11 +116,10 @@ def _share_out(cells: list[Trial], there: Launcher) -> list[Trial]:
                     f"a batch of {trial.batch} cannot be shared evenly by {trial.devices} devices"
                 )
             changes["batch"] = trial.batch // trial.devices
-        if trial.devices == 1:
-            changes["exchange"] = "default"
+        if trial.devices == 1:  # There is nothing to exchange, so ways to do it are one cell.
+            changes |= {name: Trial.model_fields[name].default for name in ONLY_TOGETHER}
         made = make_trial(**trial.model_dump() | changes)
-        nothing_to_exchange = made.exchange != trial.exchange
-        if not (nothing_to_exchange and made in found):
+        if not (made in found and trial.differs_in(made)):
             found.append(made)
     return found
 

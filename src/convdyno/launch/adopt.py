@@ -25,9 +25,9 @@ from typing import Any
 from convdyno.errors import Refused, TrialFailed, UsageError
 from convdyno.launch.crew import Crew, Place, Team
 from convdyno.launch.death import Death
-from convdyno.launch.link import WORKER, Link, PipeLink
+from convdyno.launch.link import WORKER, Link, PipeLink, TetheredLines
 from convdyno.launch.local import environment
-from convdyno.launch.tether import HERE, Tether
+from convdyno.launch.tether import Tether
 from convdyno.trial.spec import Trial
 
 CALL_SECONDS = 60.0
@@ -175,6 +175,13 @@ class Hands:
             _Caller(self._server, others[0].mine, socket.gethostname(), cores, ""), *others
         ]  # fmt: skip
 
+    def check(self, trials: Sequence[Trial]) -> None:
+        """Everybody has called."""
+
+    def alone(self, trial: Trial) -> bool:
+        """Ranks are not stopped."""
+        return True
+
     def counts(self, wanted: Sequence[int] | None) -> list[int]:
         """As many as there are ranks."""
         size, starter = self.member.size, self.member.starter
@@ -272,8 +279,7 @@ class SocketLink:
 
     def __init__(self, line: socket.socket, environment: Mapping[str, str]) -> None:
         self._line = line
-        self._unread, self._here = b"", False
-        self._death: Death = ("failed", "died (its connection was lost)")
+        self._lines = TetheredLines()
         line.setblocking(True)
         line.sendall(json.dumps({"environment": dict(environment)}).encode() + b"\n")
 
@@ -292,16 +298,7 @@ class SocketLink:
             chunk = self._line.recv(1 << 16)
         except OSError:
             chunk = b""
-        if not chunk:
-            return None
-        *lines, self._unread = (self._unread + chunk).split(b"\n")
-        if not self._here and HERE.strip() in lines:
-            lines, self._here = lines[lines.index(HERE.strip()) + 1 :], True
-        events = [json.loads(line) for line in lines] if self._here else []
-        if events and events[-1]["event"] == "ended":
-            self._death = events[-1]["status"], events.pop()["how"]
-            return events or None
-        return events
+        return self._lines.feed(chunk) if chunk else None
 
     def signal(self, number: signal.Signals) -> None:
         """Only an end reaches so far."""
@@ -314,7 +311,7 @@ class SocketLink:
 
     def death(self) -> Death:
         """As the tether told it."""
-        return self._death
+        return self._lines.death or ("failed", "died (its connection was lost)")
 
     def end(self, *, kindly: bool = False) -> None:
         """Hang up, which ends it; kindly waits for it to have ended by itself."""

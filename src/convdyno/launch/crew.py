@@ -66,8 +66,8 @@ class Team(Protocol):
         """End every process; a second time does nothing."""
 
 
-class Launcher(Protocol):
-    """Where trials run: this machine, hosts over ssh, or ranks that somebody else has made."""
+class Room(Protocol):
+    """What there is to run trials on."""
 
     def counts(self, wanted: Sequence[int] | None) -> list[int]:
         """How many devices cells have, if these were asked for; says so if there are fewer."""
@@ -77,6 +77,16 @@ class Launcher(Protocol):
 
     def cores(self, most: int) -> int | None:
         """CPU cores of each device when up to so many run together; None: no fixed share."""
+
+
+class Launcher(Room, Protocol):
+    """Where trials run: this machine, hosts over ssh, or ranks that somebody else has made."""
+
+    def check(self, trials: Sequence[Trial]) -> None:
+        """Make ready whatever these trials need; says what is missing."""
+
+    def alone(self, trial: Trial) -> bool:
+        """Whether a trial's processes cannot be stopped while others are measured."""
 
     def start(self, trial: Trial, rank_seconds: float) -> Team:
         """Start what runs a trial."""

@@ -103,7 +103,7 @@ class Conversation:
 
         def give_up() -> None:
             late.set()
-            self._kill()
+            self.abandon()
 
         timer = threading.Timer(within or 0, give_up)
         if within:
@@ -128,15 +128,20 @@ class Conversation:
             self._process.stdin.write(data)
             self._process.stdin.flush()
 
+    def abandon(self) -> None:
+        """End it at once; whoever reads gets a `HostFailed`."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
     def close(self) -> None:
-        """End it; a second time does nothing."""
+        """Let it end, and free what belongs to it; a second time does nothing."""
         with contextlib.suppress(OSError, ValueError):
             assert self._process.stdin is not None
             self._process.stdin.close()
         try:
             self._process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
-            self._kill()
+            self.abandon()
             self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -152,10 +157,6 @@ class Conversation:
                 return said
             self._begun = line == HERE
         raise self._failure()
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _failure(self) -> HostFailed:
         code = self._process.wait()

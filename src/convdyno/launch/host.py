@@ -19,6 +19,8 @@ FOLDER = "~/.cache/convdyno"
 """Where convdyno is put on far hosts if nobody says where."""
 ANSWER_SECONDS = 60.0
 """How long a host may take to say what it has."""
+PYTHONS = (sys.executable, "python3")
+"""Those that are tried on a far host if none is named: where ours is, then its own."""
 OUR_OWN = ("reference", "clockwork")
 """Engines that need no framework."""
 
@@ -130,6 +132,11 @@ class FarHost:
         """The local command that runs any command there."""
         return self._ssh.command(self.node, words)
 
+    def abandon(self) -> None:
+        """End at once whatever is being asked."""
+        if self._scout is not None:
+            self._scout.abandon()
+
     def close(self) -> None:
         """Hang up; a second time does nothing."""
         if self._scout is not None:
@@ -140,4 +147,4 @@ class FarHost:
     def _pythons(self) -> list[str]:
         if self._remote.python is not None:
             return [self._remote.python]
-        return [sys.executable, "python3"]
+        return [*PYTHONS]

@@ -15,6 +15,7 @@ from typing import IO, Any, Protocol
 
 from convdyno.launch.death import Death as Death
 from convdyno.launch.death import obituary, oom_kills
+from convdyno.launch.tether import HERE
 
 GRACE_SECONDS = 5.0
 """How long a worker may take to end after its last answer."""
@@ -71,6 +72,35 @@ class Lines:
         """The events that are complete now."""
         *whole, self._unread = (self._unread + chunk).split(b"\n")
         return [json.loads(line) for line in whole]
+
+
+class TetheredLines(Lines):
+    """The worker's events, between what login scripts say first and the tether last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.process: int | None = None
+        """The number of the tether there."""
+        self.death: Death | None = None
+        self._preamble: bytes | None = b""
+
+    def feed(self, chunk: bytes) -> list[dict[str, Any]]:
+        """The events that are complete now."""
+        if self._preamble is not None:
+            before, here, chunk = (self._preamble + chunk).partition(HERE)
+            if not here:
+                self._preamble = before
+                return []
+            self._preamble = None
+            for line in before.splitlines():
+                word, _, number = line.rpartition(b" ")
+                if word.endswith(b"process") and number.isdigit():
+                    self.process = int(number)
+        events = super().feed(chunk)
+        if events and events[-1]["event"] == "ended":
+            last = events.pop()
+            self.death = last["status"], last["how"]
+        return events
 
 
 class PipeLink:

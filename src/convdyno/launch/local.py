@@ -98,6 +98,13 @@ class LocalWorker:
 class Here:
     """This machine: a plain process, or one for each device with its share of the cores."""
 
+    def check(self, trials: Sequence[Trial]) -> None:
+        """Nothing has to be made ready."""
+
+    def alone(self, trial: Trial) -> bool:
+        """Several processes are not stopped."""
+        return trial.crewed
+
     def counts(self, wanted: Sequence[int] | None) -> list[int]:
         """What was asked for."""
         return list(wanted or (1,))

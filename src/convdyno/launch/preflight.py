@@ -43,19 +43,16 @@ def preflight(
     """
     check = Check(hosts)
     check.each(lambda host: host.settle(trials, tell))
-    asked: list[Conversation] = []
     try:
-        here = _ask([sys.executable, "-m", SURVEY], trials, "localhost", asked)
-        there = {
-            host.name: _ask(host.command(SURVEY), trials, host.name, asked) for host in check.well
-        }
+        here = check.ask([sys.executable, "-m", SURVEY], trials, "localhost")
+        there = {h.name: check.ask(h.command(SURVEY), trials, h.name) for h in check.well}
         check.each(lambda host: _hear(host, there[host.name]))
         expected = here.read(SURVEY_SECONDS)
         for host in check.well:
             check.faults[host.name] += _faults(host, hosts, trials, expected)
         check.each(lambda host: _reach(host, check.well, there[host.name]))
     finally:
-        for conversation in asked:
+        for conversation in check.asked:
             conversation.close()
     check.done()
     for line in _notes(hosts):
@@ -68,6 +65,7 @@ class Check:
     def __init__(self, hosts: Sequence[FarHost]) -> None:
         self.hosts = hosts
         self.faults: dict[str, list[str]] = {host.name: [] for host in hosts}
+        self.asked: list[Conversation] = []
 
     @property
     def well(self) -> list[FarHost]:
@@ -82,8 +80,8 @@ class Check:
             try:
                 wait(running.values())
             except BaseException:  # Somebody is tired of waiting: nobody shall hang on.
-                for host in self.hosts:
-                    host.close()
+                for one in (*self.hosts, *self.asked):
+                    one.abandon()
                 raise
         for name, future in running.items():
             try:
@@ -91,20 +89,18 @@ class Check:
             except HostFailed as wrong:
                 self.faults[name].append(str(wrong))
 
+    def ask(self, command: Sequence[str], trials: Sequence[Trial], name: str) -> Conversation:
+        """Begin a survey."""
+        conversation = Conversation(command)
+        self.asked.append(conversation)
+        conversation.write(trials=[trial.model_dump(mode="json") for trial in trials], name=name)
+        return conversation
+
     def done(self) -> None:
         """Raise if anything was wrong."""
         sentences = [f"{name}: {fault}" for name, faults in self.faults.items() for fault in faults]
         if sentences:
             raise HostsNotReady(sentences)
-
-
-def _ask(
-    command: Sequence[str], trials: Sequence[Trial], name: str, kept: list[Conversation]
-) -> Conversation:
-    conversation = Conversation(command)
-    kept.append(conversation)
-    conversation.write(trials=[trial.model_dump(mode="json") for trial in trials], name=name)
-    return conversation
 
 
 def _hear(host: FarHost, conversation: Conversation) -> None:

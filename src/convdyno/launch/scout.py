@@ -26,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,8 +52,24 @@ def say(event: str, **more: Any) -> None:
     sys.stdout.flush()
 
 
+def end_with_parent() -> None:
+    """End with whatever was started when the input closes, though something is being waited for."""
+    closed = getattr(select, "POLLRDHUP", None)
+    if closed is None:
+        return
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(0, closed)
+        poll.poll()
+        os.killpg(0, signal.SIGKILL)  # ssh gives every command a process group of its own.
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main() -> None:
     """Say what is here, and settle as often as asked to."""
+    end_with_parent()
     sys.stdout.write("convdyno is here\n")
     say("found", python=sys.executable, host=socket.gethostname(), cores=cores(), gpus=gpus())
     for line in sys.stdin.buffer:
@@ -100,9 +117,8 @@ def settle(
             return {"python": found(fit[0]), "path": str(path), "convdyno": None}
         if given:
             gone = lacking[pythons[0]]
-            raise Failed(
-                f"{pythons[0]} " + (f"lacks {', '.join(gone)}" if gone else "is no Python")
-            )
+            why = f"lacks {', '.join(gone)}" if gone else "is no Python there"
+            raise Failed(f"{pythons[0]} {why}")
         python = installed(root, path, file, extras, constraints)
     return {"python": str(python), "path": str(path), "convdyno": None}
 
@@ -152,7 +168,7 @@ def answer(python: str, script: str, *arguments: str) -> Any:
     command = [program, "-c", script, *arguments]
     try:
         done = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=120
+            command, capture_output=True, stdin=subprocess.DEVNULL, cwd="/", timeout=60
         )
         return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
@@ -188,17 +204,10 @@ def installed(root: Path, path: Path, file: str, extras: list[str], constraints:
 
 
 def run(command: list[str], log: Path, failing: str) -> None:
-    """Run a command that takes a while; it ends with our input."""
+    """Run a command that takes a while."""
     with log.open("ab") as said:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
-        )
-    while process.poll() is None:
-        readable, _, _ = select.select([sys.stdin.buffer], [], [], 0.2)
-        if readable:  # Nothing is sent meanwhile, so this is its end.
-            os.killpg(process.pid, signal.SIGKILL)
-            sys.exit(1)
-    if process.returncode:
+        code = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    if code:
         raise Failed(f"{failing}: {_complaint(log)}; name a Python that has it with --python")
 
 

@@ -15,18 +15,16 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from convdyno.errors import Refused
 from convdyno.launch.crew import PING_SECONDS, Crew, Place, Team
 from convdyno.launch.death import Death
 from convdyno.launch.far import LOST, Ssh
 from convdyno.launch.host import FarHost, Remote
-from convdyno.launch.link import GRACE_SECONDS, Lines, Link, PipeLink
+from convdyno.launch.link import GRACE_SECONDS, Link, PipeLink, TetheredLines
 from convdyno.launch.local import environment
 from convdyno.launch.nodes import Nodes
 from convdyno.launch.preflight import connect, preflight
-from convdyno.launch.tether import HERE
 from convdyno.results.facts import SPEED_VARIABLES
 from convdyno.trial.spec import Trial
 
@@ -54,6 +52,10 @@ class SshLauncher:
         self._ssh = Ssh(remote.ssh_config)
         self._hosts = [FarHost(node, self._ssh, remote) for node in nodes.hosts]
         self._checked: set[str] = set()
+
+    def alone(self, trial: Trial) -> bool:
+        """Far processes are not stopped."""
+        return True
 
     def counts(self, wanted: Sequence[int] | None) -> list[int]:
         """The numbers that were asked for, or 1, 2, 4 and so on up to all devices."""
@@ -126,7 +128,7 @@ class FarLink(PipeLink):
         command = host.command("convdyno.launch.tether", [*held, *worker], variables)
         super().__init__(command, log=log)
         self._host = host
-        self._lines = self._far = _FarLines()
+        self._lines = self._far = TetheredLines()
         self._asked: float | None = None
         """When it was asked to end."""
 
@@ -177,35 +179,6 @@ class FarLink(PipeLink):
             )
         except subprocess.TimeoutExpired:
             self._host.lost = True
-
-
-class _FarLines(Lines):
-    """The worker's events, between what login scripts say first and the tether last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.process: int | None = None
-        """The number of the tether there."""
-        self.death: Death | None = None
-        self._preamble: bytes | None = b""
-
-    def feed(self, chunk: bytes) -> list[dict[str, Any]]:
-        """The events that are complete now."""
-        if self._preamble is not None:
-            before, here, chunk = (self._preamble + chunk).partition(HERE)
-            if not here:
-                self._preamble = before
-                return []
-            self._preamble = None
-            for line in before.splitlines():
-                word, _, number = line.rpartition(b" ")
-                if word.endswith(b"process") and number.isdigit():
-                    self.process = int(number)
-        events = super().feed(chunk)
-        if events and events[-1]["event"] == "ended":
-            last = events.pop()
-            self.death = last["status"], last["how"]
-        return events
 
 
 def _places(host: FarHost, trial: Trial) -> list[Place]:

@@ -49,6 +49,8 @@ class Cell:
     """A trial on the stage; its record grows turn by turn."""
 
     record: Record
+    alone: bool = False
+    """Whether it has every sitting to itself: what runs it cannot be stopped for others."""
     failed: bool = False
     probed: bool = False
 
@@ -79,9 +81,8 @@ class Stage:
         self.cells, self.limits, self.store, self.narrator = cells, limits, store, narrator
         self._start = start
         self._pace = Pace(goal)
-        # Whoever cannot be stopped while others are measured has a sitting alone.
-        together = [cell for cell in cells if not cell.record.trial.crewed]
-        alone = [[cell] for cell in cells if cell.record.trial.crewed]
+        together = [cell for cell in cells if not cell.alone]
+        alone = [[cell] for cell in cells if cell.alone]
         self._sittings = [together, *alone] if together else alone
         self._deadline = math.inf
 
