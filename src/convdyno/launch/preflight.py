@@ -80,8 +80,10 @@ class Check:
             try:
                 wait(running.values())
             except BaseException:  # Somebody is tired of waiting: nobody shall hang on.
-                for one in (*self.hosts, *self.asked):
-                    one.abandon()
+                for host in self.hosts:
+                    host.abandon()
+                for conversation in self.asked:
+                    conversation.abandon()
                 raise
         for name, future in running.items():
             try:

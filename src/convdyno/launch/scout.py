@@ -190,6 +190,7 @@ def installed(root: Path, path: Path, file: str, extras: list[str], constraints:
         return python
     say("installing", what=", ".join(extras) or "convdyno", where=str(home))
     log = root / f"{home.name}.log"
+    log.unlink(missing_ok=True)
     shutil.rmtree(home, ignore_errors=True)
     run([sys.executable, "-m", "venv", str(home)], log, f"no environment could be made in {home}")
     wheel = f"{path / file}[{','.join(extras)}]" if extras else str(path / file)
@@ -208,13 +209,15 @@ def run(command: list[str], log: Path, failing: str) -> None:
     with log.open("ab") as said:
         code = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
     if code:
-        raise Failed(f"{failing}: {_complaint(log)}; name a Python that has it with --python")
+        raise Failed(
+            f"{failing}: {_complaint(log)} (more in {log}); name a Python that has it with --python"
+        )
 
 
 def _complaint(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line.partition("ERROR:")[2].strip() for line in lines if "ERROR:" in line]
-    return (errors or lines or ["it said nothing"])[-1].rstrip(".")[:300]
+    return (errors[:1] or lines[-1:] or ["nothing was said"])[0].rstrip(".")[:300]
 
 
 if __name__ == "__main__":
