@@ -147,6 +147,8 @@ class Record(_Frozen):
     machine: dict[str, Any] = {}
     command: str = ""
     """What to type to repeat it."""
+    labels: dict[str, str] = {}
+    """What the user calls it by; they describe and are no part of the trial's identity."""
     processes: tuple[Process, ...] = ()
     looks: int = 1
     """How often the precision was looked at, if a look ended the run: the interval needs it."""
