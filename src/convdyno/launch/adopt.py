@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import itertools
 import json
 import os
 import re
@@ -33,6 +34,7 @@ from convdyno.trial.spec import Trial
 CALL_SECONDS = 60.0
 """How long ranks wait for each other at the beginning."""
 RETRY_SECONDS = 0.2
+CONNECT_SECONDS = 3.0
 TETHER_SECONDS = 60.0
 """How long a lent worker lives when rank 0 falls silent."""
 PORTS = range(20000, 30000)
@@ -81,15 +83,15 @@ class Member:
     rank: int
     size: int
     starter: str
-    address: str
-    """Where rank 0 is."""
+    addresses: tuple[str, ...]
+    """Where rank 0 may be."""
     port: int
     token: str
 
     @property
     def local(self) -> bool:
         """Whether nobody is on another machine."""
-        return self.address == LOCAL
+        return self.addresses == (LOCAL,)
 
 
 def found(variables: Mapping[str, str] | None = None) -> Member | None:
@@ -109,7 +111,7 @@ def found(variables: Mapping[str, str] | None = None) -> Member | None:
             rank,
             size,
             starter.name,
-            _address(starter, given),
+            tuple(dict.fromkeys(_addresses(starter, given))),
             PORTS[zlib.crc32(job.encode()) % len(PORTS)],
             given.get("CONVDYNO_TOKEN") or hashlib.sha256(secret.encode()).hexdigest(),
         )
@@ -137,8 +139,8 @@ def lend(member: Member) -> None:
     if patience:
         raise TrialFailed(
             "failed",
-            f"rank 0 cannot be reached at {member.address}:{member.port}: if it is on another "
-            "host, set CONVDYNO_ADDRESS to its name on all ranks",
+            f"rank 0 cannot be reached at port {member.port} of {' or '.join(member.addresses)}: "
+            "if it is on another host, set CONVDYNO_ADDRESS to its name on all ranks",
         )
 
 
@@ -332,14 +334,15 @@ class SocketLink:
 def _call(member: Member, patience: float) -> socket.socket | None:
     """A line to rank 0, or None if it does not listen any more."""
     deadline = time.monotonic() + patience
-    while True:
+    for address in itertools.cycle(member.addresses):
         try:
-            line = socket.create_connection((member.address, member.port), timeout=CALL_SECONDS)
+            line = socket.create_connection((address, member.port), timeout=CONNECT_SECONDS)
             break
         except OSError:
-            if time.monotonic() >= deadline:
+            last = address == member.addresses[-1]
+            if last and time.monotonic() >= deadline:
                 return None
-            time.sleep(RETRY_SECONDS)
+            time.sleep(RETRY_SECONDS if last else 0.0)
     line.settimeout(None)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -361,22 +364,36 @@ def _line(connection: socket.socket) -> bytes:
     return said
 
 
-def _address(starter: _Starter, given: Mapping[str, str]) -> str:
-    """Where rank 0 is; this machine if all ranks are here."""
+def _addresses(starter: _Starter, given: Mapping[str, str]) -> list[str]:
+    """Where rank 0 may be; this machine if all ranks are here."""
     if starter.address and given.get(starter.address):
         address = given[starter.address]
-        return LOCAL if address in ("localhost", LOCAL, "::1") else address
+        return [LOCAL if address in ("localhost", LOCAL, "::1") else address]
     match starter.name:
         case "srun":
             nodes = given.get("SLURM_STEP_NODELIST") or given.get("SLURM_NODELIST", "")
             one = given.get("SLURM_STEP_NUM_NODES", given.get("SLURM_NNODES", "1")) == "1"
-            return LOCAL if one else first_node(nodes)
-        case "mpiexec":
-            if given.get("OMPI_COMM_WORLD_LOCAL_SIZE") == given["OMPI_COMM_WORLD_SIZE"]:
-                return LOCAL
-            uri = re.search(r"tcp://([0-9.]+)", given.get("OMPI_MCA_orte_hnp_uri", ""))
-            return uri[1] if uri else LOCAL
-    return LOCAL
+            return [LOCAL] if one else [first_node(nodes)]
+        case "mpiexec" if given.get("OMPI_COMM_WORLD_LOCAL_SIZE") != given[starter.size]:
+            # Rank 0 is on one of its nodes, or where mpiexec itself is.
+            home = re.findall(r"tcp://([0-9.]+)", given.get("OMPI_MCA_orte_hnp_uri", ""))
+            return [*nodes_of(given.get("OMPI_MCA_orte_node_regex", "")), *home] or [LOCAL]
+    return [LOCAL]
+
+
+def nodes_of(regex: str) -> list[str]:
+    """The nodes of a list as Open MPI writes it: `head,n[2:1-3]@0(4)` is head, n01, n02, n03."""
+    found = []
+    for prefix, width, ranges in re.findall(
+        r"([A-Za-z0-9_.-]+)(?:\[(\d+):([\d,-]+)\])?(?:@[^,]*)?(?:,|$)", regex
+    ):
+        if not ranges:
+            found.append(prefix)
+        for span in filter(None, ranges.split(",")):
+            first, _, last = span.partition("-")
+            numbers = range(int(first), int(last or first) + 1)
+            found += [f"{prefix}{number:0{width}d}" for number in numbers]
+    return found
 
 
 def first_node(nodes: str) -> str:
