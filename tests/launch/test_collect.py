@@ -124,6 +124,17 @@ def test_a_command_that_was_refused_says_why_in_the_log(tmp_path: Path) -> None:
     assert record.reason == "Slurm job 22: FAILED (exit code 2): no data in 'x'"
 
 
+def test_a_record_of_another_version_is_not_passed_over(tmp_path: Path) -> None:
+    run = run_of(job(state="COMPLETED"))
+    files = leave(tmp_path, run, "begin 22 0 n1 5\nend 22 0 0 9\n", measured())
+    (path,) = files.glob("*/*.json")
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+    store = Store(tmp_path)
+    (record,) = taken(collect(run, store), store)
+    assert record.status == "failed"
+    assert "it has schema 99" in (record.reason or "")
+
+
 def test_records_say_what_was_allocated_visible_and_used(tmp_path: Path) -> None:
     run = run_of(job(state="COMPLETED"))
     leave(tmp_path, run, "begin 22 0 n1 5\nend 22 0 0 9\n", measured())

@@ -34,6 +34,7 @@ def bench_jobs(given: dict[str, Any]) -> None:
     from convdyno.cli.jobs import report, runs_document
     from convdyno.launch import slurm
     from convdyno.report.document import to_json
+    from convdyno.report.words import noun
     from convdyno.results.jobs import new_run
     from convdyno.results.store import Store
 
@@ -61,7 +62,7 @@ def bench_jobs(given: dict[str, Any]) -> None:
             typer.echo(f"later: convdyno jobs collect {run.name}{_where(out)}")
         return
     if not quiet:
-        typer.echo(f"submitted {run.name}: {len(run.jobs)} jobs", err=True)
+        typer.echo(f"submitted {run.name}: {noun(len(run.jobs), 'job')}", err=True)
     run = wait(run, out, quiet=quiet)
     report([run], out, quiet)
 
@@ -81,10 +82,10 @@ def wait(run: JobRun, out: Path, *, quiet: bool) -> JobRun:
                 if not quiet and str(silent) != lost:
                     narrator.say(str(silent))
                 lost = str(silent)
-            news = {job.id: standing(job) for job in run.jobs}
+            news = {job.id: job.state for job in run.jobs}
             for job in run.jobs:
                 if news[job.id] != told.get(job.id) and not quiet:
-                    narrator.say(f"job {job.id} ({job.what}): {news[job.id]}")
+                    narrator.say(f"job {job.id} ({job.what}): {standing(job)}")
             pause = LOOK_SECONDS[0] if news != told else min(1.3 * pause, LOOK_SECONDS[1])
             told = news
             if run.over:

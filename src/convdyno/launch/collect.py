@@ -67,19 +67,23 @@ def records_of(run: JobRun, job: Job, out: Path) -> Iterator[Record]:
     own = [mark for mark in left if mark.job == job.id]
     for mark in own[:-1]:
         yield from _requeued(job, mark, _found(files, mark))
-    last = own[-1] if own else None
-    yield from _ended(job, files, _found(files, last) if last else [])
+    unreadable: list[str] = []
+    records = _found(files, own[-1], unreadable) if own else []
+    yield from _ended(job, files, records, unreadable)
     for mark in left:  # The script was given to sbatch again, by hand.
         if mark.job != job.id and mark.exit_code is not None:
             for record in _found(files, mark):
                 yield _placed(record, job, job.trials[0], {"job": mark.job, "nodes": mark.host})
 
 
-def _found(files: Path, mark: Mark) -> list[Record]:
-    """What one start of a job has written down."""
-    folder = files / f"{mark.job}-{mark.attempt}"
+def _found(files: Path, mark: Mark, unreadable: list[str] | None = None) -> list[Record]:
+    """What one start of a job has written down; a sentence for each file that is not a record."""
+    store = Store(files / f"{mark.job}-{mark.attempt}")
     with contextlib.suppress(BadStore):
-        return list(Store(folder).records())
+        records = list(store.records())
+        if unreadable is not None:
+            unreadable += store.skipped
+        return records
     return []
 
 
@@ -92,13 +96,16 @@ def _requeued(job: Job, mark: Mark, records: Sequence[Record]) -> Iterator[Recor
         yield _placed(record, job, job.trials[0], _facts(job) | {"nodes": mark.host})
 
 
-def _ended(job: Job, files: Path, records: Sequence[Record]) -> Iterator[Record]:
+def _ended(
+    job: Job, files: Path, records: Sequence[Record], unreadable: Sequence[str]
+) -> Iterator[Record]:
     """The last start of a job: a record for each of its trials."""
     by_rung = {record.trial.rung: record for record in records}
     for trial, name in zip(job.trials, job.record_ids, strict=True):
         record = by_rung.get(trial.rung)
         if record is None:
-            status, reason = _why_none(job, files)
+            said = "; ".join(unreadable) or _last_words(files.with_suffix(".log"))
+            status, reason = _why_none(job, said)
             record = new_record(trial, status=status, reason=reason).but(id=name)
         elif record.status == "interrupted" and job.state != "COMPLETED" and not record.reason:
             record = record.but(status=STATUS.get(job.state, "failed"), reason=_end(job))
@@ -108,9 +115,8 @@ def _ended(job: Job, files: Path, records: Sequence[Record]) -> Iterator[Record]
         yield _placed(record, job, trial, _facts(job))
 
 
-def _why_none(job: Job, files: Path) -> tuple[Status, str]:
-    """The status and the reason of a job without a record."""
-    said = _last_words(files.with_suffix(".log"))
+def _why_none(job: Job, said: str) -> tuple[Status, str]:
+    """The status and the reason of a job without a record, by its end and what it said."""
     if job.state == "FAILED" and job.facts.get("exit_code", "").partition(":")[0] == str(REFUSED):
         return "refused", f"{_end(job)}: {said}" if said else _end(job)
     if job.state in ("FAILED", "COMPLETED"):
@@ -154,7 +160,8 @@ def _placed(record: Record, job: Job, trial: Trial, facts: dict[str, Any]) -> Re
     """A record that says in which job, on what kind of node and on which devices it was made."""
     gpus = {"gpu_type": job.gpu, "num_gpu": job.gpus}
     slurm: dict[str, Any] = {**record.machine.get("slurm", {}), **facts, **gpus}
-    named = record.trial.model_copy(update={"slurm": trial.slurm})
+    # Where exactly data were copied to differs from job to job, and is in `input`.
+    named = record.trial.model_copy(update={"slurm": trial.slurm, "staged": trial.staged})
     return record.but(
         trial=named,
         trial_digest=named.digest,
