@@ -40,8 +40,8 @@ def prepare(trial: Trial, device: str) -> Settings:
         raise Refused(
             "TensorFlow promises nchw on GPUs only, and this trial runs on cpu: use --layout nhwc"
         )
-    threads = trial.threads or processor.cores()
-    start_runtime(threads, device)
+    workers = threads(trial)
+    start_runtime(workers, device)
     tf.config.experimental.enable_tensor_float_32_execution(trial.precision == "tf32")
     tf.random.set_seed(trial.seed)
     half = HALF.get(trial.precision)
@@ -49,7 +49,7 @@ def prepare(trial: Trial, device: str) -> Settings:
     if on_cpu:
         flags["onednn"] = onednn()
         flags["onednn_max_isa"] = os.environ.get("ONEDNN_MAX_CPU_ISA", "default")
-        flags["inter_op_threads"] = threads
+        flags["inter_op_threads"] = workers
     else:
         flags["tf32"] = trial.precision == "tf32"
     return Settings(
@@ -58,10 +58,15 @@ def prepare(trial: Trial, device: str) -> Settings:
         # Where a GPU prefers nchw, TensorFlow's own optimiser of layouts puts it there.
         layout="nhwc" if trial.layout == "auto" else trial.layout,
         compiled=trial.compile == "on",
-        threads=threads,
+        threads=workers,
         flags=flags,
-        warnings=_warnings(trial, on_cpu, threads),
+        warnings=_warnings(trial, on_cpu, workers),
     )
+
+
+def threads(trial: Trial) -> int:
+    """How many a trial computes with."""
+    return trial.threads or processor.cores()
 
 
 def start_runtime(threads: int, device: str) -> None:

@@ -10,9 +10,9 @@ import tensorflow as tf
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Material, Session, Trial, World
-from convdyno.engines.tensorflow import loader
+from convdyno.engines.tensorflow import device, loader
+from convdyno.engines.tensorflow.spread import Spread, check
 from convdyno.engines.tensorflow.step import TensorflowSession
-from convdyno.errors import Refused
 
 NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
 """The last one is oneDNN's `dnnl_out_of_memory`."""
@@ -20,6 +20,8 @@ NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exceptio
 
 class TensorflowEngine:
     """TensorFlow, imported."""
+
+    _spread: Spread | None = None
 
     def versions(self) -> dict[str, str]:
         """Versions of TensorFlow and of the libraries that do its arithmetic."""
@@ -33,15 +35,18 @@ class TensorflowEngine:
         return versions
 
     def join(self, world: World, trial: Trial) -> None:
-        """It runs on one device."""
-        raise Refused("TensorFlow runs on one device here: use --devices 1")
+        """Start TensorFlow as one of several workers."""
+        on = device.choose(trial.device)
+        check(trial, on_gpu=on != "cpu")
+        device.start_runtime(device.threads(trial), on)
+        self._spread = Spread(world, on_gpu=on != "cpu")
 
     def leave(self) -> None:
-        """It runs on one device."""
+        """TensorFlow parts from the others when the process ends."""
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""
-        return TensorflowSession(blueprint, trial, weights)
+        return TensorflowSession(blueprint, trial, weights, self._spread)
 
     def batches(self, material: Material) -> loader.Batches:
         """tf.data."""

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
-from convdyno.engines.tensorflow import device, probes
+from convdyno.engines.tensorflow import device, probes, spread
 from convdyno.engines.tensorflow.lower import Tensor, Walk
-from convdyno.engines.tensorflow.update import LossScale, Update
+from convdyno.engines.tensorflow.update import Gradients, LossScale, Update
 
 RANDOM = "random/tensorflow/philox"
 
@@ -39,8 +39,15 @@ class TensorflowSession:
     not in every step. A head's matrix product is half like every other; its scores are float32.
     """
 
-    def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> None:
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        trial: Trial,
+        weights: Weights,
+        ranks: spread.Spread | None = None,
+    ) -> None:
         name = device.choose(trial.device)
+        spread.check(trial, on_gpu=name != "cpu")
         self.settings = device.prepare(trial, name)
         self.clock = time.perf_counter_ns
         self._device = device.where(name)
@@ -75,6 +82,10 @@ class TensorflowSession:
         compile_ = partial(tf.function, jit_compile=self.settings.compiled, autograph=False)
         self._train, self._infer = compile_(self._traced_train), compile_(self._traced_infer)
         self._look = compile_(self._traced_look)
+        self._learn, self._apply = self._traced_learn, self._traced_apply
+        self._rank, self._average = 0, lambda gradients: gradients
+        if ranks and trial.mode == "train":
+            self._take_part(ranks, compile_)
         if trial.precision == "fp16" and trial.mode == "train":
             self.settings.flags["loss_scale"] = trial.loss_scale or "dynamic"
         self._loss: Tensor = math.nan
@@ -142,7 +153,7 @@ class TensorflowSession:
     def state(self) -> State:
         """Everything else that training remembers."""
         state = self._update.state() | self._scale.state()
-        return state | {RANDOM: self._random.state.numpy().copy()}
+        return state | {RANDOM: _moved(self._random.state.numpy(), -self._rank)}
 
     def restore(self, state: State) -> None:
         """Go on from a state, once its weights are loaded."""
@@ -152,8 +163,8 @@ class TensorflowSession:
         stood, now = state.get(RANDOM), self._random.state.numpy()
         if stood is None or (stood.shape, stood.dtype) != (now.shape, now.dtype):
             self._random.reset_from_seed(seed_after(self._trial.seed, int(state["updates"])))
-        else:
-            self._random.state.assign(stood)
+            stood = self._random.state.numpy()
+        self._random.state.assign(_moved(stood, self._rank))
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
@@ -174,6 +185,16 @@ class TensorflowSession:
         slow = device.emulated(self._trial.precision, self.settings.device)
         return probes.probes(self._device, self._half or tf.float32, self._nchw, slow)
 
+    def _take_part(self, ranks: spread.Spread, compile_: Any) -> None:
+        """Average gradients over all ranks between the backward pass and the update."""
+        self._rank, self._average = ranks.rank, ranks.averaging(self._trial)
+        self._random.state.assign(_moved(self._random.state.numpy(), self._rank))
+        self.settings.flags.update(ranks.flags(self._trial))
+        if self.settings.compiled:
+            # XLA has no collectives between processes; what is before and after them it compiles.
+            self._learn, self._apply = compile_(self._traced_learn), compile_(self._traced_apply)
+            self._train = tf.function(self._traced_train, autograph=False)
+
     def _scores(self, batch: Placed) -> Tensor:
         if self._stale:
             for name, copy in self._copies.items():
@@ -184,12 +205,19 @@ class TensorflowSession:
     def _traced_train(self, images: Tensor, labels: Tensor) -> Tensor:
         self._traces += 1
         with tf.device(self._device):
-            walk = self._walk(self._blueprint, self._variables, images, training=True)
-            loss, gradients = self._differentiate(walk, labels, self._scale.up)
-            for name, statistic in walk.statistics.items():
-                self._variables[name].assign(statistic)
-            self._scale.update(self._update.apply, self._scale.down(gradients))
+            loss, gradients = self._learn(images, labels)
+            self._apply(self._average(gradients))
             return loss
+
+    def _traced_learn(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Gradients]:
+        walk = self._walk(self._blueprint, self._variables, images, training=True)
+        loss, gradients = self._differentiate(walk, labels, self._scale.up)
+        for name, statistic in walk.statistics.items():
+            self._variables[name].assign(statistic)
+        return loss, gradients
+
+    def _traced_apply(self, gradients: Gradients) -> None:
+        self._scale.update(self._update.apply, self._scale.down(gradients))
 
     def _traced_infer(self, images: Tensor) -> Tensor:
         self._traces += 1
@@ -197,14 +225,12 @@ class TensorflowSession:
             variables = self._variables | self._copies
             return self._walk(self._answer, variables, images, training=False).scores()[0]
 
-    def _traced_look(self, images: Tensor, labels: Tensor, scale: Tensor) -> dict[str, Tensor]:
+    def _traced_look(self, images: Tensor, labels: Tensor, scale: Tensor) -> Gradients:
         with tf.device(self._device):
             walk = self._walk(self._blueprint, self._variables, images, training=True)
             return self._differentiate(walk, labels, lambda loss: loss * scale)[1]
 
-    def _differentiate(
-        self, walk: Walk, labels: Tensor, scaled: Any
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def _differentiate(self, walk: Walk, labels: Tensor, scaled: Any) -> tuple[Tensor, Gradients]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(self._trainable.values()))
             loss = walk.loss(labels)
@@ -213,3 +239,8 @@ class TensorflowSession:
             target, self._trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         return loss, found
+
+
+def _moved(random: NDArray[np.int64], ranks: int) -> NDArray[np.int64]:
+    """Random numbers of so many ranks further; a state tells where rank 0's stand."""
+    return random + np.array([0, 0, ranks])  # A counter of two numbers, and the key.
