@@ -127,6 +127,11 @@ class Host:
         """Send a signal to a process of the host."""
         self.run("kill", f"-{int(number)}", str(pid), check=True)
 
+    def pin(self, cores: str) -> None:
+        """Let the host have only these of the machine's cores from now on, such as 0 or 0-1."""
+        for pid in self.processes():
+            self.run("taskset", "-acp", cores, str(pid))
+
     def shape(self, rate: str) -> None:
         """Let so much through its link either way, such as 100mbit."""
         kind = ["root", "tbf", "rate", rate, "burst", "256kb", "latency", "100ms"]

@@ -7,14 +7,16 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from lab import Lab
-from lab_host import wait_for
+from lab_host import Host, wait_for
 
 from convdyno.errors import HostsNotReady, TrialFailed
 from convdyno.launch.bundle import bundle
@@ -26,6 +28,9 @@ from convdyno.trial.spec import Trial
 
 Launch = Callable[..., SshLauncher]
 NASTY = 'it\'s "odd" $(touch /srv/executed) `touch /srv/executed`; touch /srv/executed #'
+
+QUICK = ["bench", "deepmnist", "--engine", "clockwork", "--batch", "8"]
+QUICK += ["--budget", "5m", "--within", "50%", "--rounds", "1"]
 
 
 @pytest.fixture
@@ -74,6 +79,11 @@ def ours(lab: Lab) -> dict[str, dict[int, str]]:
 
 def nothing_left(lab: Lab, seconds: float = 20) -> None:
     wait_for(lambda: not ours(lab), "nothing of convdyno on any host", seconds=seconds)
+
+
+def tether_on(lab: Lab, host: str) -> int:
+    (tether,) = lab[host].processes("-m convdyno.launch.tether")
+    return tether
 
 
 def our_ssh(parent: int) -> list[psutil.Process]:
@@ -176,6 +186,15 @@ def test_a_killed_worker_is_named_with_its_host(launch: Launch, hosts: Lab) -> N
         assert ours(hosts) == {}
 
 
+def test_a_worker_does_not_outlive_its_tether(launch: Launch, hosts: Lab) -> None:
+    with opened(launch(), trial(2)) as team:
+        hosts["n2"].kill(tether_on(hosts, "n2"))
+        with pytest.raises(TrialFailed, match="rank 1 on n2"):
+            for _ in range(1000):
+                team.ask("measure", silence=60, turn=0, blocks=1)
+        nothing_left(hosts)
+
+
 def test_a_host_whose_link_is_cut_is_named_and_ends_its_worker_itself(
     launch: Launch, hosts: Lab
 ) -> None:
@@ -195,10 +214,7 @@ def test_a_host_whose_link_is_cut_is_named_and_ends_its_worker_itself(
 def test_a_tether_that_hangs_is_ended_from_here(launch: Launch, hosts: Lab) -> None:
     there = launch()
     with opened(there, trial(2), rank_seconds=4) as team:
-        (tether,) = (
-            p for p, c in hosts["n2"].processes("launch.tether").items() if "env " not in c
-        )
-        hosts["n2"].kill(tether, signal.SIGSTOP)
+        hosts["n2"].kill(tether_on(hosts, "n2"), signal.SIGSTOP)
         with pytest.raises(TrialFailed, match="rank 1 on n2 was lost"):
             for _ in range(1000):
                 team.ask("measure", silence=60, turn=0, blocks=1)
@@ -272,3 +288,55 @@ def test_connections_are_closed_and_their_folder_removed(launch: Launch, hosts: 
     assert len(list(folder.iterdir())) == 3
     there.close()
     assert not folder.exists()
+
+
+def test_a_checked_host_says_which_machine_it_is(launch: Launch) -> None:
+    there = launch()
+    there.check([trial(1)])
+    assert there.machine()["host"] == "n1"
+
+
+def test_bench_draws_the_curve_over_the_hosts_of_a_nodes_file(
+    convdyno: Any, hosts: Lab, tmp_path: Path
+) -> None:
+    there = ["--nodes", str(hosts.nodes), "--ssh-config", str(hosts.ssh_config)]
+    done = convdyno(*QUICK, *there)
+    assert done.code == 0, done.err
+    assert f"hosts: n1 (eth0, {hosts.network}.11), n2" in done.err
+    records = [json.loads(p.read_text()) for p in (tmp_path / "results").glob("*.json")]
+    assert sorted((r["trial"]["devices"], r["status"]) for r in records) == [
+        (1, "ok"), (2, "ok"), (3, "ok"),
+    ]  # fmt: skip
+    (whole,) = (r for r in records if r["trial"]["devices"] == 3)
+    assert [rank["host"] for rank in whole["processes"][0]["ranks"]] == ["n1", "n2", "n3"]
+    (table,) = (tmp_path / "results").glob("scaling-*.csv")
+    _, *rows = table.read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["1", "2", "3"]
+    assert ours(hosts) == {}
+
+
+def test_bench_goes_on_after_a_host_was_lost(convdyno: Any, hosts: Lab, tmp_path: Path) -> None:
+    """The second host's worker is killed as soon as there is one; one host alone goes on."""
+    there = ["--nodes", str(hosts.nodes), "--ssh-config", str(hosts.ssh_config)]
+    killer = threading.Thread(target=kill_first_worker, args=[hosts["n2"]])
+    killer.start()
+    done = convdyno(*QUICK, "--devices", "1,2", *there)
+    killer.join()
+    assert done.code == 5
+    records = [json.loads(p.read_text()) for p in (tmp_path / "results").glob("*.json")]
+    assert {r["trial"]["devices"]: r["status"] for r in records} == {1: "ok", 2: "failed"}
+    (failed,) = (r for r in records if r["status"] == "failed")
+    assert "rank 1 on n2 died (SIGKILL)" in failed["reason"]
+    assert ours(hosts) == {}
+
+
+def kill_first_worker(host: Host) -> None:
+    found: dict[int, str] = {}
+
+    def look() -> bool:
+        workers = host.processes("-m convdyno.run.worker").items()
+        found.update((pid, c) for pid, c in workers if "tether" not in c)
+        return bool(found)
+
+    wait_for(look, "a worker", seconds=60)
+    host.kill(next(iter(found)))

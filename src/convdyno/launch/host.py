@@ -63,6 +63,11 @@ class FarHost:
         """What people call it."""
         return self.node.host
 
+    @property
+    def folders(self) -> list[str]:
+        """Where things run there: in the same folder as here, if it has that."""
+        return [str(Path.cwd()), *([self.path] if self.path else [])]
+
     def connect(self) -> None:
         """Reach it, and learn what it has."""
         if self._scout is not None:

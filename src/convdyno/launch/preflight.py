@@ -44,8 +44,11 @@ def preflight(
     check = Check(hosts)
     check.each(lambda host: host.settle(trials, tell))
     try:
-        here = check.ask([sys.executable, "-m", SURVEY], trials, "localhost")
-        there = {h.name: check.ask(h.command(SURVEY), trials, h.name) for h in check.well}
+        here = check.ask([sys.executable, "-m", SURVEY], trials, "localhost", [])
+        there = {
+            host.name: check.ask(host.command(SURVEY), trials, host.name, host.folders)
+            for host in check.well
+        }
         check.each(lambda host: _hear(host, there[host.name]))
         expected = here.read(SURVEY_SECONDS)
         for host in check.well:
@@ -91,11 +94,14 @@ class Check:
             except HostFailed as wrong:
                 self.faults[name].append(str(wrong))
 
-    def ask(self, command: Sequence[str], trials: Sequence[Trial], name: str) -> Conversation:
+    def ask(
+        self, command: Sequence[str], trials: Sequence[Trial], name: str, folders: Sequence[str]
+    ) -> Conversation:
         """Begin a survey."""
         conversation = Conversation(command)
         self.asked.append(conversation)
-        conversation.write(trials=[trial.model_dump(mode="json") for trial in trials], name=name)
+        plain = [trial.model_dump(mode="json") for trial in trials]
+        conversation.write(trials=plain, name=name, folders=folders)
         return conversation
 
     def done(self) -> None:

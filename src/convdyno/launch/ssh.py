@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from convdyno.errors import Refused
 from convdyno.launch.crew import PING_SECONDS, Crew, Place, Team
@@ -92,11 +93,18 @@ class SshLauncher:
             host.close()  # Its scout has nothing more to do.
         self._checked |= {trial.digest for trial in trials}
 
+    def machine(self) -> dict[str, Any]:
+        """The machine that trials run on, once checked: the first host, which stands for all."""
+        machine: dict[str, Any] = self._hosts[0].facts["machine"]
+        return machine
+
     def start(self, trial: Trial, rank_seconds: float) -> Team:
         """One worker for each device; hosts are made ready first if they were not."""
         if trial.digest not in self._checked:
             self.check([trial])
         hosts = self._hosts[: trial.hosts]
+        for host in hosts:
+            host.lost = False
         places = {place: host for host in hosts for place in _places(host, trial)}
         folder = _new_folder(self._logs, trial)
         ranks = {place: rank for rank, place in enumerate(places)}
@@ -122,8 +130,8 @@ class FarLink(PipeLink):
     def __init__(
         self, host: FarHost, variables: Mapping[str, str], log: Path, limit: float
     ) -> None:
-        folders = [str(Path.cwd()), *([host.path] if host.path else [])]
-        held = ["--limit", f"{limit:g}", *(word for f in folders for word in ("--in", f))]
+        folders = [word for folder in host.folders for word in ("--in", folder)]
+        held = ["--limit", f"{limit:g}", *folders]
         worker = [host.python, "-m", "convdyno.run.worker"]
         command = host.command("convdyno.launch.tether", [*held, *worker], variables)
         super().__init__(command, log=log)

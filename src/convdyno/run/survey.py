@@ -6,7 +6,7 @@ Spoken to in JSON lines, without importing a framework:
 
 | in | out |
 |---|---|
-| `{"trials": [...], "name": "n1"}` | `surveyed`: versions, networks, devices, address and port |
+| `{"trials": [...], "name": "n1", ...}` | `surveyed`: versions, networks, devices, its place |
 | `{"others": {"n2": ["10.0.0.2", 40000]}}` | `reached`: what is wrong with each, or null |
 
 Between the two it listens at a port, for the others to try.
@@ -104,6 +104,15 @@ def _present(data: str) -> bool:
     return os.sep not in data or Path(data).expanduser().exists()
 
 
+def _go_to(folders: Sequence[str]) -> None:
+    """Look at everything from where workers do: the first of these folders that is there."""
+    for folder in folders:
+        if Path(folder).is_dir():
+            os.chdir(folder)
+            sys.path.insert(0, folder)
+            return
+
+
 def _answer(server: socket.socket) -> None:
     while True:
         caller, _ = server.accept()
@@ -114,6 +123,7 @@ def main() -> None:
     """Say what is here; then try the others."""
     signal.alarm(PATIENCE_SECONDS)
     asked = json.loads(sys.stdin.readline())
+    _go_to(asked["folders"])
     trials = [Trial.model_validate(trial) for trial in asked["trials"]]
     family = socket.AF_INET6 if ":" in (whereabouts(asked["name"])[0] or "") else socket.AF_INET
     with socket.create_server(("", 0), family=family) as server:
