@@ -17,8 +17,9 @@ from convdyno.trial.spec import Trial
 
 SCHEMA: Literal[1] = 1
 
-Status = Literal["ok", "failed", "oom", "timeout", "nan", "refused", "interrupted"]
-"""How a trial ended; `interrupted` means that the run was ended before its plan was."""
+Status = Literal["ok", "failed", "oom", "timeout", "nan", "refused", "interrupted", "skipped"]
+"""How a trial ended; `interrupted` means that the run was ended before its plan was, `skipped` that
+it was not run because of what is known of another."""
 
 CONTAMINATED_SHARE = 0.10
 """A block is contaminated when others used, or the hypervisor took, this share of all cores."""
@@ -177,7 +178,7 @@ def new_record(trial: Trial, **facts: Any) -> Record:
     now = datetime.datetime.now(datetime.UTC)
     name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{trial.network}-{trial.engine}").strip("-")
     return Record(
-        id=f"{now:%Y%m%dT%H%M%S}-{name[:60]}-{trial.digest[:8]}-{secrets.token_hex(2)}",
+        id=f"{now:%Y%m%dT%H%M%S}-{name[:60]}-{trial.digest[:8]}-{secrets.token_hex(4)}",
         created=now.isoformat(timespec="milliseconds"),
         trial=trial,
         trial_digest=trial.digest,

@@ -64,8 +64,16 @@ class Pace:
         return decide(progress, self._cost(), left, precise, spreads, self.goal)
 
     def _cost(self) -> Cost:
-        turns = max(1, sum(self.turns))
+        # Rounds of an earlier run, which this one goes on with, have left no times.
+        turns = max(1, sum(self.turns[-len(self._turn_seconds) :]))
         # The round that is running has not been closed yet, but has been started.
         started = time.monotonic() - self._round_started - self._turn_seconds[-1]
         others = self._other_seconds[-2:] or [started]
         return Cost(max(others), sum(self._turn_seconds) / turns)
+
+
+def turns_had(records: Sequence[Record]) -> list[int]:
+    """The turns of each round that all of these records have already, from an earlier run."""
+    had = [{p.round: len({block.turn for block in p.blocks}) for p in r.measured} for r in records]
+    common = set.intersection(*(set(rounds) for rounds in had)) if had else set()
+    return [min(rounds[number] for rounds in had) for number in sorted(common)]

@@ -2,7 +2,8 @@
 
 A round starts one fresh process per cell, warms each up, then measures them in turns, ABBA: forward
 through the cells, then backward. Whoever's turn it is not is stopped. A cell that fails becomes a
-record with a reason, and the others go on. Every turn is written down as soon as it is over.
+record with a reason, and the others go on. Every turn is written down as soon as it is over; cells
+whose run was ended before its plan was can be taken up, and their rounds are counted on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +22,7 @@ from convdyno.launch.crew import OutOfTime, Team
 from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record
 from convdyno.results.store import Store
 from convdyno.stage.narrator import Narrator
-from convdyno.stage.pace import Pace
+from convdyno.stage.pace import Pace, turns_had
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial
 
@@ -44,6 +46,10 @@ class Limits:
     """A worker that says nothing for so long while loading or warming up counts as hung."""
 
 
+class Stopped(KeyboardInterrupt):
+    """Somebody asked for an early end; says who."""
+
+
 @dataclass
 class Cell:
     """A trial on the stage; its record grows turn by turn."""
@@ -51,8 +57,15 @@ class Cell:
     record: Record
     alone: bool = False
     """Whether it has every sitting to itself: what runs it cannot be stopped for others."""
+    placed: Trial | None = None
+    """What the worker is given, where that names a place that is no part of the trial."""
     failed: bool = False
     probed: bool = False
+
+    @property
+    def runs(self) -> Trial:
+        """The trial as the worker gets it."""
+        return self.placed or self.record.trial
 
 
 @dataclass
@@ -80,11 +93,13 @@ class Stage:
     ) -> None:
         self.cells, self.limits, self.store, self.narrator = cells, limits, store, narrator
         self._start = start
-        self._pace = Pace(goal)
+        self._pace = Pace(goal, turns_had([cell.record for cell in cells]))
         together = [cell for cell in cells if not cell.alone]
         alone = [[cell] for cell in cells if cell.alone]
         self._sittings = [together, *alone] if together else alone
         self._deadline = math.inf
+        self._stop = ""
+        self._patient = True
 
     def run(self) -> None:
         """Run rounds; Ctrl-C and a spent budget keep what was measured."""
@@ -93,15 +108,26 @@ class Stage:
             self._rounds()
         except OutOfTime as end:
             self._finish(f"the budget ended while {end}")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as end:
             for cell in self._alive():
-                self._write(cell, reason="stopped by Ctrl-C")
+                self._write(cell, reason=f"stopped by {end or 'Ctrl-C'}")
             raise
         else:
             self._finish("the budget ended before its first turn")
 
+    def stop(self, who: str) -> None:
+        """Ask for an early end, as the handler of a signal does: `run` raises `Stopped`.
+
+        A turn that is being measured is finished and written down first; a worker that is still
+        being made ready is ended at once.
+        """
+        self._stop = who
+        if not self._patient:
+            raise Stopped(who)
+
     def _rounds(self) -> None:
-        for number in itertools.count():
+        had = [process.round for cell in self.cells for process in cell.record.processes]
+        for number in itertools.count(max(had, default=-1) + 1):
             self._round(number)
             if not self._alive() or self._pace.finished(self._records(), self._left()):
                 return
@@ -135,6 +161,7 @@ class Stage:
         later: list[Cell] = []
         try:
             for cell in cells:
+                self._heed()
                 self.narrator.opening(number, cell.record.trial.label, self._left())
                 try:
                     seats.append(self._seat(number, sitting, cell))
@@ -154,13 +181,14 @@ class Stage:
 
     def _seat(self, number: int, sitting: int, cell: Cell) -> Seat:
         """Start a worker, load the cell's network and warm it up."""
-        worker = self._start(cell.record.trial)
+        worker = self._start(cell.runs)
         try:
             patience = {"silence": self.limits.silence_seconds, "until": self._deadline}
-            trial = cell.record.trial.model_dump(mode="json")
-            opened = worker.ask("open", trial=trial, **patience)
-            seconds = self.limits.budget_seconds * WARM_UP_SHARE / len(self._alive())
-            warmed = worker.ask("warm", seconds=min(WARM_UP_SECONDS, seconds), **patience)
+            trial = cell.runs.model_dump(mode="json")
+            with self._impatient():
+                opened = worker.ask("open", trial=trial, **patience)
+                seconds = self.limits.budget_seconds * WARM_UP_SHARE / len(self._alive())
+                warmed = worker.ask("warm", seconds=min(WARM_UP_SECONDS, seconds), **patience)
             worker.pause()
         except BaseException:
             worker.end()
@@ -199,6 +227,7 @@ class Stage:
             for seat in list(seats if turn % 2 == 0 else reversed(seats)):
                 self.narrator.measuring(number, turn, seat.cell.record.trial.label, self._left())
                 self._guard(seats, seat, partial(self._measure, turn=turn))
+                self._heed()
             self._pace.count_turn(time.monotonic() - start, first_sitting=sitting == 0)
             if not seats:
                 return
@@ -259,6 +288,9 @@ class Stage:
 
     def _remember(self, cell: Cell, opened: dict[str, Any]) -> None:
         settings = dict(opened["settings"])
+        if cell.record.versions not in ({}, opened["versions"]):
+            # It was taken up, but by another version than before: the two are not to be mixed.
+            cell.record = cell.record.but(processes=())
         warnings = dict.fromkeys([*cell.record.warnings, *settings.pop("warnings")])
         cell.record = cell.record.but(
             network=NetworkFacts(**opened["network"]),
@@ -276,6 +308,20 @@ class Stage:
     def _write(self, cell: Cell, **changes: Any) -> None:
         cell.record = cell.record.but(**changes)
         self.store.write(cell.record)
+
+    def _heed(self) -> None:
+        if self._stop:
+            raise Stopped(self._stop)
+
+    @contextmanager
+    def _impatient(self) -> Iterator[None]:
+        """While nothing is measured that an early end would lose."""
+        self._patient = False
+        try:
+            self._heed()
+            yield
+        finally:
+            self._patient = True
 
     def _alive(self) -> list[Cell]:
         return [cell for cell in self.cells if not cell.failed]
