@@ -18,6 +18,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ NAMES = ("n1", "n2", "n3")
 PROGRAMS = ("ip", "tc", "unshare", "nsenter", "ssh", "sshd", "ssh-keygen", "mpiexec")
 LABS = 10
 """How many may be up at once."""
+MAKING_SECONDS = 60.0
 
 # bash as the first process of a host takes in the orphans, as init does.
 INIT = """
@@ -113,9 +115,11 @@ class Lab:
 
     @property
     def owned(self) -> bool:
-        """Whether somebody uses it; one without an owner is being made just now."""
+        """Whether somebody uses it; one without an owner may be in the making."""
         owner = self.folder / "owner"
-        return self.by_hand or not owner.exists() or Pid.read(owner).alive
+        if not owner.exists():
+            return time.time() - self.folder.stat().st_mtime < MAKING_SECONDS
+        return self.by_hand or Pid.read(owner).alive
 
     @property
     def by_hand(self) -> bool:

@@ -50,7 +50,7 @@ def preflight(
             for host in check.well
         }
         check.each(lambda host: _hear(host, there[host.name]))
-        expected = here.read(SURVEY_SECONDS)
+        expected = _here(here)
         for host in check.well:
             check.faults[host.name] += _faults(host, hosts, trials, expected)
         check.each(lambda host: _reach(host, check.well, there[host.name]))
@@ -109,6 +109,13 @@ class Check:
         sentences = [f"{name}: {fault}" for name, faults in self.faults.items() for fault in faults]
         if sentences:
             raise HostsNotReady(sentences)
+
+
+def _here(conversation: Conversation) -> Facts:
+    try:
+        return conversation.read(SURVEY_SECONDS)
+    except HostFailed as wrong:
+        raise HostsNotReady([f"this machine: {wrong}"]) from None
 
 
 def _hear(host: FarHost, conversation: Conversation) -> None:
