@@ -7,7 +7,7 @@ import sys
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,9 +37,12 @@ Examples:
   convdyno bench resnet50 --nodes nodes.txt --per-node 2 --max-devices 8
   convdyno bench resnet50 --devices 1,2,4 --slurm partition=GPU,gres=gpu:k80,time=15 --detach
   convdyno bench --network mypackage.nets:tiny --image-size 64
+  convdyno bench resnet50 --label gpu=k80 --label rack=3
 \b
 Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial failed.
 """
+FAR = ("nodes", "per_node", "max_devices", "remote_dir", "python", "ssh_config")
+"""Options that say on which hosts it runs."""
 
 
 def bench(
@@ -173,6 +176,9 @@ def bench(
     detach: Annotated[
         bool, typer.Option("--detach", help="Submit and return; see `convdyno jobs`.")
     ] = False,
+    label: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE: kept in the records; may be given again.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The folder of the records.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -181,29 +187,44 @@ def bench(
     Every option that names a list takes several values with commas; each combination is a cell, and
     cells that differ in one thing are compared.
     """
-    from convdyno.cli.cells import make_trials
-    from convdyno.cli.where import launcher
-    from convdyno.stage.rounds import Limits
-    from convdyno.stats.plan import Goal
-
     given = dict(locals())
-    goal = Goal(within=parse.share("--within")(within), minimum_rounds=rounds)
-    limits = Limits(parse.duration("--budget")(budget), parse.duration("--watchdog")(watchdog))
-    patience = parse.duration("--rank-timeout")(rank_timeout)
     given |= {"networks": _one_of_two(networks, network), "compile": compiled}
     if slurm or slurm_module or slurm_setup or detach:
         from convdyno.cli.slurm import bench_jobs
 
+        how(given)
         bench_jobs(given)
         return
-    far = (nodes, per_node, max_devices, remote_dir, python, ssh_config, out, as_json)
-    with launcher(*far) as there:
-        trials = make_trials(there, given)
-        certificates = _certificates(trials, out, as_json)
-        with _staged(trials, stage_from, as_json) as placed:
-            there.check(placed)
-            cells = _run(placed, goal, limits, there, patience, out, as_json)
+    cells, certificates, limits = measured(given, shlex.join(["convdyno", *sys.argv[1:]]))
     _report(cells, certificates, limits, out, as_json)
+
+
+def measured(given: dict[str, Any], command: str) -> tuple[list[Cell], Certificates, Limits]:
+    """Measure what the options say; `command` is what repeats it."""
+    from convdyno.cli.cells import make_trials
+    from convdyno.cli.where import launcher
+
+    goal, limits, patience = how(given)
+    labels, out, quiet = parse.labels(given["label"] or ()), given["out"], given["as_json"]
+    with launcher(**{name: given[name] for name in FAR}, out=out, quiet=quiet) as there:
+        trials = make_trials(there, given)
+        certificates = _certificates(trials, out, quiet)
+        with _staged(trials, given["stage_from"], quiet) as placed:
+            there.check(placed)
+            about = {"command": command, "labels": labels}
+            cells = _run(placed, goal, limits, there, patience, out, quiet, about)
+    return cells, certificates, limits
+
+
+def how(given: dict[str, Any]) -> tuple[Goal, Limits, float]:
+    """How precisely and how long to measure, and how long one of several devices may be silent."""
+    from convdyno.stage.rounds import Limits
+    from convdyno.stats.plan import Goal
+
+    parse.labels(given["label"] or ())
+    goal = Goal(parse.share("--within")(given["within"]), minimum_rounds=given["rounds"])
+    seconds = [parse.duration(f"--{name}")(given[name]) for name in ("budget", "watchdog")]
+    return goal, Limits(*seconds), parse.duration("--rank-timeout")(given["rank_timeout"])
 
 
 def _one_of_two(positional: str | None, option: str | None) -> str:
@@ -244,7 +265,7 @@ def _staged(trials: list[Trial], words: str | None, quiet: bool) -> Iterator[lis
 
 def _run(
     trials: list[Trial], goal: Goal, limits: Limits, there: Launcher, patience: float, out: Path,
-    quiet: bool,
+    quiet: bool, about: dict[str, Any],
 ) -> list[Cell]:  # fmt: skip
     """Measure the cells; Ctrl-C ends the workers and keeps what was measured."""
     from convdyno.results import facts
@@ -255,10 +276,9 @@ def _run(
 
     store = Store(out)
     store.prepare()
-    machine, command = facts.machine(), shlex.join(["convdyno", *sys.argv[1:]])
+    machine = facts.machine()
     cells = [
-        Cell(new_record(trial, machine=machine, command=command), there.alone(trial))
-        for trial in trials
+        Cell(new_record(trial, machine=machine, **about), there.alone(trial)) for trial in trials
     ]
     start = partial(there.start, rank_seconds=patience)
     narrator = Narrator()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from convdyno.errors import UnknownName, UsageError
@@ -91,6 +91,18 @@ def share(name: str) -> Callable[[str], float]:
         return value
 
     return read
+
+
+def labels(words: Iterable[str]) -> dict[str, str]:
+    """`NAME=VALUE` each; the value may be anything."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or not equals:
+            raise UsageError(f"a label is NAME=VALUE, such as gpu=k80, not {word!r}")
+        if found.setdefault(name, value) != value:
+            raise UsageError(f"the label {name} is given twice: {found[name]!r} and {value!r}")
+    return found
 
 
 def labelled(name: str, text: str) -> dict[str, str]:

@@ -181,6 +181,8 @@ def _job(
     words = bench_words(first, ladder=given["ladder"])
     for name in PASSED_ON:
         words += [f"--{name.replace('_', '-')}", str(given[name])]
+    for label in given["label"] or ():
+        words += ["--label", label]
     job = Job(
         number=number,
         id="",
