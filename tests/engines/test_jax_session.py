@@ -203,7 +203,7 @@ def test_auxiliary_heads_are_not_run_in_use():
     session = open_session(auxiliary(), mode="infer")
     assert not any(name.startswith("side") for name in session._answer.weights)
     session.infer_step(session.place(*host_batch(auxiliary())))
-    assert session._ready.keys() == session._answer.weights.keys()
+    assert session._ready[0].keys() == session._answer.weights.keys()
 
 
 def test_settings_are_told():

@@ -11,8 +11,8 @@ from jaxlib.version import __version__ as jaxlib_version
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Engine, Session, Trial, World
+from convdyno.engines.jax import spread
 from convdyno.engines.jax.step import JaxSession
-from convdyno.errors import Refused
 
 FORGET_EVERY = 20
 """Networks run op by op after which compiled ops are forgotten, because each adds hundreds."""
@@ -30,11 +30,12 @@ class JaxEngine:
         return {"jax": jax.__version__, "jaxlib": jaxlib_version}
 
     def join(self, world: World, trial: Trial) -> None:
-        """It runs on one device."""
-        raise Refused("JAX runs on one device here: use --devices 1")
+        """Meet the other processes."""
+        spread.join(world, trial)
 
     def leave(self) -> None:
-        """It runs on one device."""
+        """Part from the other processes."""
+        spread.leave()
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
         """Load a network on a device."""

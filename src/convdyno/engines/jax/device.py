@@ -25,11 +25,14 @@ BF16_UNITS = {"avx512_bf16", "amx_bf16", "bf16"}
 """Processor features, as Linux calls them, by which products of bf16 are real arithmetic."""
 
 
-def open_device(trial: Trial) -> tuple[jax.Device, Settings]:
-    """Set the process up for a trial: the device, and under which conditions it runs."""
+def open_device(trial: Trial, devices: int = 1) -> tuple[jax.Device, Settings]:
+    """Set the process up for a trial: the device, and under which conditions it runs.
+
+    With several devices in the process it is the first; a CPU has a thread for each at least.
+    """
     _possible(trial)
     compilations()
-    wanted = trial.threads or processor.cores()
+    wanted = max(trial.threads or processor.cores(), devices)
     # XLA reads this once, when JAX first asks for a device; imports alone do not.
     os.environ["NPROC"] = str(wanted)
     if trial.device == "cpu":
@@ -53,10 +56,10 @@ def open_device(trial: Trial) -> tuple[jax.Device, Settings]:
             "use one of them, or --kernels native"
         )
     threads = _pool_threads() or wanted
-    if kind == "cpu" and trial.threads and threads != trial.threads:
+    if kind == "cpu" and trial.threads and threads != wanted:
         raise Refused(
             f"JAX already runs with {threads} CPU threads in this process and cannot change to "
-            f"{trial.threads}: start a new process"
+            f"{wanted}: start a new process"
         )
     half = HALF.get(trial.precision)
     return device, Settings(
@@ -118,7 +121,9 @@ def _possible(trial: Trial) -> None:
 
 def _choose(wanted: str) -> jax.Device:
     """The device of that name, or the best one for "auto"."""
-    present = {_name(device): device for device in _devices()}
+    present: dict[str, jax.Device] = {}
+    for device in _devices():
+        present.setdefault(_name(device), device)  # A CPU's devices all have one name.
     if wanted == "auto":
         return next(iter(present.values()))
     kind, _, number = wanted.partition(":")

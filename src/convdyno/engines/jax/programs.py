@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+from jax import lax
 from jax import numpy as jnp
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.engines.contract import Optimiser
 from convdyno.engines.jax import lower, rules
 from convdyno.engines.jax.lower import Arrays, Policy
+from convdyno.errors import Refused
 
 Gradients = Callable[..., tuple[jax.Array, Arrays, Arrays]]
 """(weights, statistics, key, images, labels, scale) -> (loss, statistics after, gradients)."""
@@ -34,6 +36,19 @@ class State(NamedTuple):
     """Of all weights and statistics, where the trial keeps one."""
 
 
+Step = Callable[[State, Any, Any, Any], tuple[State, jax.Array]]
+"""(state, images, labels, rate) -> (state, loss)."""
+
+
+class Exchange(NamedTuple):
+    """What a device has to do with others in a step."""
+
+    average: Callable[[Arrays], Arrays]
+    """Its gradients -> those of all."""
+    own_key: Callable[[Any], Any]
+    """A key that all have -> one of its own."""
+
+
 def gradients(blueprint: Blueprint, policy: Policy, smoothing: float) -> Gradients:
     """The loss of a batch before an update, and its slope; `scale` keeps small slopes in fp16."""
     network = lower.lower(blueprint, policy, training=True)
@@ -53,20 +68,31 @@ def gradients(blueprint: Blueprint, policy: Policy, smoothing: float) -> Gradien
 
 
 def train(
-    blueprint: Blueprint, policy: Policy, spec: Optimiser, static_scale: float
-) -> Callable[[State, Any, Any, Any], tuple[State, jax.Array]]:
-    """(state, images, labels, rate) -> (state, loss): forward, backward and update."""
+    blueprint: Blueprint,
+    policy: Policy,
+    spec: Optimiser,
+    static_scale: float,
+    parts: int = 1,
+    exchange: Exchange | None = None,
+) -> Step:
+    """Forward, backward and update; alone or with others, of a batch as a whole or in parts."""
     compute = gradients(blueprint, policy, spec.label_smoothing)
+    if parts > 1:
+        compute = _one_by_one(compute, parts)
     drops = lower.drops(blueprint)
 
     def step(state: State, images: Any, labels: Any, rate: Any) -> tuple[State, jax.Array]:
         key = mine = state.key
         if drops:
             key, mine = jax.random.key_data(jax.random.split(jax.random.wrap_key_data(key)))
+            if exchange:
+                mine = _rekeyed(mine, exchange.own_key)
         scale = state.scale.value if state.scale else static_scale
         loss, statistics, slopes = compute(
             state.weights, state.statistics, mine, images, labels, scale
         )
+        if exchange:
+            slopes = exchange.average(slopes)
         updates = state.updates + 1
         weights, memory = rules.update(spec, state.weights, slopes, state.memory, updates, rate)
         average = state.average
@@ -97,6 +123,38 @@ def in_use(policy: Policy) -> Callable[[Arrays], Arrays]:
 def normalise(policy: Policy) -> Callable[[Any], jax.Array]:
     """Bytes as the network sees them: 0..255 becomes -1..1."""
     return lambda images: (images.astype(jnp.float32) / 127.5 - 1).astype(policy.between)
+
+
+def _one_by_one(compute: Gradients, parts: int) -> Gradients:
+    """The same of a batch in equal parts, which need no more memory at a time than one of them.
+
+    Statistics go from part to part; loss and gradients are the means over the parts.
+    """
+
+    def whole(
+        weights: Arrays, statistics: Arrays, key: Any, images: Any, labels: Any, scale: Any
+    ) -> tuple[jax.Array, Arrays, Arrays]:
+        if len(labels) % parts:
+            raise Refused(f"a batch of {len(labels)} cannot be cut into {parts} equal parts")
+
+        def add(so_far: Any, part: Any) -> tuple[Any, None]:
+            statistics, total = so_far
+            number, *batch = part
+            mine = _rekeyed(key, lambda key: jax.random.fold_in(key, number))
+            loss, statistics, slopes = compute(weights, statistics, mine, *batch, scale)
+            return (statistics, jax.tree.map(jnp.add, total, (loss, slopes))), None
+
+        none = jnp.zeros(()), jax.tree.map(jnp.zeros_like, weights)
+        cut = (array.reshape(parts, -1, *array.shape[1:]) for array in (images, labels))
+        (statistics, total), _ = lax.scan(add, (statistics, none), (jnp.arange(parts), *cut))
+        loss, slopes = jax.tree.map(lambda sum: sum / parts, total)
+        return loss, statistics, slopes
+
+    return whole
+
+
+def _rekeyed(bits: Any, change: Callable[[Any], Any]) -> jax.Array:
+    return jax.random.key_data(change(jax.random.wrap_key_data(bits)))
 
 
 def _unless_overflown(before: State, slopes: Arrays, after: State) -> State:

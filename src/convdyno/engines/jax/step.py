@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines.contract import Probe, State, Trial, check_state, memories, seed_after
-from convdyno.engines.jax import device, lower, probes, programs, rules, tuned
+from convdyno.engines.jax import device, lower, probes, programs, rules, spread, tuned
 from convdyno.engines.jax.lower import Arrays, Policy
 from convdyno.errors import Refused
 
@@ -43,7 +43,10 @@ class JaxSession:
     """
 
     def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> None:
-        self._device, self.settings = device.open_device(trial)
+        spread.possible(trial)
+        self._device, self.settings = device.open_device(trial, spread.host_devices(trial))
+        self._spread = spread.over(trial, self._device)
+        self.settings.flags.update(self._spread.facts)
         self.clock = time.perf_counter_ns
         self._trial, self._blueprint = trial, blueprint
         self._answer = blueprint.for_inference()
@@ -51,8 +54,15 @@ class JaxSession:
 
         static = trial.loss_scale if isinstance(trial.loss_scale, float) else None
         self._static_scale = static or 1.0
-        step = programs.train(blueprint, policy, trial.optimiser, self._static_scale)
-        self._step = jax.jit(step, donate_argnums=0)
+        step = programs.train(
+            blueprint,
+            policy,
+            trial.optimiser,
+            self._static_scale,
+            trial.accumulate,
+            self._spread.exchange,
+        )
+        self._step = self._spread.compiled(step)
         self._gradients = jax.jit(
             programs.gradients(blueprint, policy, trial.optimiser.label_smoothing)
         )
@@ -73,15 +83,17 @@ class JaxSession:
             scale=self._put(rules.at_first()) if scaled and not static else None,
             average={} if training and trial.optimiser.ema is not None else None,
         )
-        self._ready: Arrays | None = None
-        self._latest = self._placed = self._loss = self._put(np.float32(math.nan))
+        self._ready: list[Arrays] | None = None
+        self._loss: jax.Array | None = None
+        self._latest: Any = None
+        self._placed: Any = None
         self.set_rate(trial.optimiser.rate)
         self.load(weights)
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
         """Bring a host batch to the device; normalise to [-1, 1] there."""
-        self._placed = self._normalise(self._put(images))
-        return Placed(self._placed, self._put(labels.astype(np.int32)))
+        self._placed = self._spread.place(images, self._normalise)
+        return Placed(self._placed, self._spread.place(labels.astype(np.int32), lambda on: on))
 
     def train_step(self, batch: Placed) -> None:
         """Enqueue one update of the weights."""
@@ -100,21 +112,27 @@ class JaxSession:
 
     def loss(self) -> float:
         """The loss of the latest training step, before its update; NaN before the first."""
-        return float(self._loss)
+        return math.nan if self._loss is None else self._spread.loss(self._loss)
 
     def logits(self, batch: Placed) -> NDArray[np.float32]:
         """The class scores of the first head as in use, one row an image."""
-        return np.array(self._scores(batch))
+        return np.concatenate([np.array(part) for part in self._scores(batch)])
 
     def gradients(self, batch: Placed) -> Weights:
         """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
-        state = self._state
+        state = self._spread.first(self._state)
         scale = float(state.scale.value) if state.scale else self._static_scale
+        own = state.weights, state.statistics, state.key
+        parts = [
+            jax.device_put(part, self._device)
+            for part in zip(*map(self._spread.parts, (batch.images, batch.labels)), strict=True)
+        ]
         while True:
-            _, _, found = self._gradients(
-                state.weights, state.statistics, state.key, batch.images, batch.labels, scale
-            )
-            arrays = {name: np.array(found[name]) for name in self._blueprint.trainable}
+            found = [self._gradients(*own, *part, scale)[2] for part in parts]
+            arrays = {
+                name: np.mean([np.array(gradients[name]) for gradients in found], axis=0)
+                for name in self._blueprint.trainable
+            }
             # As in training with a dynamic loss scale, until nothing overflows.
             if scale <= 1 or all(np.isfinite(array).all() for array in arrays.values()):
                 return arrays
@@ -122,26 +140,26 @@ class JaxSession:
 
     def weights(self) -> Weights:
         """All weights in canonical names and layouts, float32."""
-        held = self._state.weights | self._state.statistics
+        held = self._spread.first(self._state.weights | self._state.statistics)
         return {name: np.array(held[name]) for name in self._blueprint.weights}
 
     def load(self, weights: Weights) -> None:
         """Replace all weights."""
         check_weights(self._blueprint, weights)
-        arrays = self._put({name: weights[name] for name in self._blueprint.weights})
+        arrays = self._named({name: weights[name] for name in self._blueprint.weights})
         self._state = self._state._replace(
             weights={name: array for name, array in arrays.items() if not is_state(name)},
             statistics={name: array for name, array in arrays.items() if is_state(name)},
         )
         if self._state.average is not None and not int(self._state.updates):
-            average = self._put({name: weights[name] for name in self._blueprint.weights})
+            average = self._named({name: weights[name] for name in self._blueprint.weights})
             self._state = self._state._replace(average=average)
         self._ready = None
 
     def state(self) -> State:
         """Everything else that training remembers."""
         self._for_training()
-        held = self._state
+        held = self._spread.first(self._state)
         arrays = {
             f"{kind}/{name}": array
             for kind, memory in zip(memories(self._trial.optimiser), held.memory, strict=True)
@@ -163,7 +181,7 @@ class JaxSession:
         check_state(self._blueprint, spec, state)
 
         def kind(word: str, shapes: Iterable[str]) -> Arrays:
-            return self._put({n: state[f"{word}/{n}"].astype(np.float32) for n in shapes})
+            return self._named({n: state[f"{word}/{n}"].astype(np.float32) for n in shapes})
 
         updates, key = int(state["updates"]), state.get(RANDOM)
         if key is None or (key.shape, key.dtype) != (held.key.shape, held.key.dtype):
@@ -204,12 +222,15 @@ class JaxSession:
         if self._trial.mode != "train":
             raise Refused("this session was opened for inference: open one with --mode train")
 
-    def _scores(self, batch: Placed) -> jax.Array:
+    def _scores(self, batch: Placed) -> list[jax.Array]:
+        """The class scores of the first head, of each part of a batch."""
         if self._ready is None:
             held = self._state.weights | self._state.statistics
-            needed = {name: held[name] for name in self._answer.weights}
-            self._ready = self._in_use(needed) if self._policy.dtype != jnp.float32 else needed
-        return self._infer(self._ready, batch.images)
+            needed = self._spread.copies({name: held[name] for name in self._answer.weights})
+            half = self._policy.dtype != jnp.float32
+            self._ready = [self._in_use(copy) if half else copy for copy in needed]
+        parts = self._spread.parts(batch.images)
+        return [self._infer(copy, part) for copy, part in zip(self._ready, parts, strict=False)]
 
     def _memory(self, count: int) -> tuple[Arrays, ...]:
         """What the update rule remembers before the first step."""
@@ -219,13 +240,15 @@ class JaxSession:
             for _ in range(count)
         )
 
-    def _put(self, tree: Any) -> Any:
-        """Host arrays on the device, in memory of their own.
+    def _named(self, arrays: Weights) -> Arrays:
+        """Host arrays on the devices; of statistics each device has its own."""
+        own = {name: array for name, array in arrays.items() if is_state(name)}
+        same = {name: array for name, array in arrays.items() if not is_state(name)}
+        return self._put(same) | self._spread.keep(own)
 
-        JAX takes the memory of an array as it is if its address suits, whatever `may_alias` says,
-        and otherwise copies it in its own time; the caller may fill it anew at once.
-        """
-        return jax.device_put(jax.tree.map(device.private_copy, tree), self._device)
+    def _put(self, tree: Any) -> Any:
+        """Host arrays that all devices have alike."""
+        return self._spread.share(tree)
 
 
 def _key(seed: int) -> NDArray[np.uint32]:
