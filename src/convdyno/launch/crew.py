@@ -359,6 +359,7 @@ class Crew:
                 whole["settings"] = whole["settings"] | {"warnings": list(dict.fromkeys(warnings))}
                 for name in ("import_seconds", "build_seconds", "first_step_seconds"):
                     whole[name] = max(a[name] for a in answers)
+                whole["energy"] = _all_energy(answers)
             case "warmed":
                 whole["warmup"] = _joint([a["warmup"] for a in answers], independent)
                 whole["memory_bytes"] = sum(a["memory_bytes"] for a in answers)
@@ -398,8 +399,28 @@ def _joint(each: Sequence[Sequence[dict[str, Any]]], independent: bool) -> list[
         shares = {
             name: max(block[name] for block in blocks) for name in ("foreign_share", "steal_share")
         }
-        joint.append(slowest | shares | {"seconds": seconds})
+        joules = _joint_joules(blocks, seconds)
+        joint.append(slowest | shares | {"seconds": seconds, "joules": joules})
     return [Block(**block).model_dump() for block in joint]
+
+
+def _joint_joules(blocks: Sequence[dict[str, Any]], seconds: float) -> float | None:
+    """What all machines used in so many seconds; unknown if it is of one of them."""
+    watts = [b["joules"] / b["seconds"] for b in blocks if b.get("joules") is not None]
+    return seconds * sum(watts) if len(watts) == len(blocks) else None
+
+
+def _all_energy(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is counted on all hosts together; nothing if one of them does not count."""
+    alone = len({answer["host"] for answer in answers}) == 1
+    counted = []
+    for answer in answers:
+        energy = answer["energy"]
+        if energy["reason"]:
+            short, _, long = energy["reason"].partition(": ")
+            return {"reason": f"{short}: {long}" if alone else f"{short}: {answer['host']}: {long}"}
+        counted += [n if alone else f"{n} of {answer['host']}" for n in energy["counted"]]
+    return {"counted": list(dict.fromkeys(counted))}
 
 
 def _sum(each: Sequence[Sequence[dict[str, Any]]]) -> list[Peak]:

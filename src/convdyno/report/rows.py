@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from convdyno.report.words import noun, percent, quantity, span
-from convdyno.results.record import NetworkFacts, Record, Status
+from convdyno.report.words import noun, percent, quantity, rate, span
+from convdyno.results.record import Block, Energy, NetworkFacts, Record, Status
 from convdyno.stats.records import rounds_of
 from convdyno.stats.summary import (
     ONE_BLOCK,
@@ -149,6 +149,22 @@ class Row:
         return sum(waits) / sum(block.seconds for block in blocks) if waits else None
 
     @property
+    def joules(self) -> float | None:
+        """What was used while the blocks that count ran; None where nothing was counted."""
+        return sum(b.joules or 0.0 for b in self._counted) if self._counted else None
+
+    @property
+    def images_per_joule(self) -> float | None:
+        """Images of the blocks whose joules were counted, over these."""
+        images = self.trial.global_batch * sum(block.steps for block in self._counted)
+        return images / self.joules if self.joules else None
+
+    @property
+    def _counted(self) -> list[Block]:
+        blocks = [block for process in self.record.measured for block in process.clean]
+        return [block for block in blocks if block.joules is not None]
+
+    @property
     def contaminated(self) -> int:
         """How many blocks were disturbed by others."""
         return sum(block.contaminated for p in self.record.measured for block in p.blocks)
@@ -193,6 +209,9 @@ class Row:
             "wait_share": self.wait_share,
             "loader_images_per_second": self.record.peaks.get("input"),
             "memory_bytes": self.memory_bytes,
+            "joules": self.joules,
+            "images_per_joule": self.images_per_joule,
+            "energy": _energy_data(self.record.energy),
             "mean_time_per_step": old.mean_time_per_step,
             "mean_speed": old.mean_speed,
             "speed_uncertainty": old.speed_uncertainty,
@@ -204,6 +223,14 @@ class Row:
     def _mean(self, name: str) -> float | None:
         values = [v for p in self.record.processes if (v := getattr(p, name)) is not None]
         return sum(values) / len(values) if values else None
+
+
+def _energy_data(energy: Energy | None) -> dict[str, Any] | None:
+    """Whether joules are measured or unavailable; None for records of those who did not look."""
+    if energy is None:
+        return None
+    status = "unavailable" if energy.reason else "measured"
+    return {"status": status, "counted": list(energy.counted), "reason": energy.reason}
 
 
 def row(record: Record) -> Row:
@@ -266,5 +293,20 @@ def describe(row: Row) -> str:
     if row.memory_bytes:
         largest = " in the largest rank" if row.trial.devices > 1 else ""
         parts.append(f"{quantity(row.memory_bytes, 'B')} of memory{largest}")
+    parts += _energy_words(row)
     parts.append(f"{noun(row.rounds, 'round')}, {noun(row.blocks, 'block')}")
     return ", ".join(parts)
+
+
+def _energy_words(row: Row) -> list[str]:
+    energy = row.record.energy
+    if energy is None:
+        return []
+    if energy.reason:
+        return [f"energy unavailable ({energy.reason.partition(':')[0]})"]
+    if row.joules is None or row.images_per_joule is None:
+        return []
+    return [
+        f"{rate(row.images_per_joule)} images/J ({quantity(row.joules, 'J')} by "
+        f"{', '.join(energy.counted)})"
+    ]

@@ -44,6 +44,8 @@ class Block(_Frozen):
     """Each step alone, when the trial measures latency."""
     wait_seconds: float | None = None
     """The time in which steps waited for data, where data are read at all."""
+    joules: float | None = None
+    """What processors and GPUs used meanwhile, where that is counted; see `Record.energy`."""
 
     @property
     def contaminated(self) -> bool:
@@ -99,6 +101,8 @@ class Process(_Frozen):
     warmup: tuple[Block, ...] = ()
     blocks: tuple[Block, ...] = ()
     first_loss: float | None = None
+    losses: tuple[float, ...] = ()
+    """Of the first steps, one by one, where more than the first was asked for."""
     last_loss: float | None = None
     recompilations: int = 0
     """Compilations that happened inside the measurement."""
@@ -113,6 +117,15 @@ class Process(_Frozen):
     def clean(self) -> tuple[Block, ...]:
         """The blocks that count: undisturbed ones, or all where every one was disturbed."""
         return tuple(b for b in self.blocks if not b.contaminated) or self.blocks
+
+
+class Energy(_Frozen):
+    """Whether joules were measured, and of what; they are never estimated."""
+
+    counted: tuple[str, ...] = ()
+    """The counters that were added up, such as `package-0`."""
+    reason: str = ""
+    """Why nothing was counted, `in short: at length`; empty where something was."""
 
 
 class NetworkFacts(_Frozen):
@@ -144,10 +157,16 @@ class Record(_Frozen):
     """What `auto` became, and the framework's switches that change speed."""
     input: dict[str, Any] | None = None
     """Where real data came from and how they were decoded and cut."""
+    energy: Energy | None = None
+    """None where nobody looked."""
     versions: dict[str, str] = {}
     machine: dict[str, Any] = {}
     command: str = ""
     """What to type to repeat it."""
+    preset: str | None = None
+    """The preset that settings were taken from, where they were not given."""
+    role: str = ""
+    """What it was measured for, if not for itself: base, candidate or control of a gate."""
     labels: dict[str, str] = {}
     """What the user calls it by; they describe and are no part of the trial's identity."""
     processes: tuple[Process, ...] = ()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from convdyno.results.record import Block
+from convdyno.run.energy import Joules
 from convdyno.stats.steady import Steady
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ BLOCK_SECONDS = 0.2
 
 COUNTER_SECONDS = 0.02
 """The system's CPU counters tick in hundredths of a second and say nothing of shorter times."""
+UNCOUNTED = Joules(reason="nobody looked")
 
 
 @dataclass
@@ -45,12 +47,14 @@ class Meter:
     """What rank 0 says: ranks that run together begin blocks together and decide alike."""
     siblings: tuple[psutil.Process, ...] = ()
     """Other ranks on the same machine: what they use is not used by strangers."""
+    joules: Joules = UNCOUNTED
     steps_per_block: int = 1
 
     def block(self, turn: int = 0) -> Block:
         """Run and time one block."""
         steps, each = self.agree(self.steps_per_block), None
         waited = self.waited() if self.waited else 0.0
+        energy = self.joules.read()
         before = _cpu_clock(self.siblings)
         if self.latency:
             each = self._time_each(steps)
@@ -66,6 +70,7 @@ class Meter:
             steal_share=steal,
             step_seconds=each,
             wait_seconds=self.waited() - waited if self.waited else None,
+            joules=self.joules.since(energy),
         )
 
     def warm_up(self, seconds: float) -> tuple[list[Block], bool]:
@@ -129,11 +134,22 @@ class _CpuClock:
 
 def siblings(huddle: Huddle) -> tuple[psutil.Process, ...]:
     """The other ranks that run on this machine, as far as they can be seen."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    machine = boot.read_text().strip() if boot.exists() else socket.gethostname()
+    machine = machine_id()
     everybody: list[tuple[str, int]] = huddle.gather((machine, os.getpid()))
     there = [pid for where, pid in everybody if where == machine and pid != os.getpid()]
     return tuple(psutil.Process(pid) for pid in there if psutil.pid_exists(pid))
+
+
+def shared_joules(huddle: Huddle, rank: int, found: Joules) -> Joules:
+    """The counters that one rank reads, so that none of its machine is counted twice."""
+    names = [counter.identity for counter in found.counters]
+    return found.shared(huddle.gather((machine_id(), names)), rank)
+
+
+def machine_id() -> str:
+    """The same for all processes of a machine, as long as it runs."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text().strip() if boot.exists() else socket.gethostname()
 
 
 def _cpu_clock(siblings: Sequence[psutil.Process]) -> _CpuClock:

@@ -9,7 +9,7 @@ framework prints goes to standard error instead. Any failed run can be repeated 
 |---|---|
 | `{"do": "greet", "pins": [0], ...}`     | `greeted`: where it is, which ports are free |
 | `{"do": "join", "world": {...}, ...}`   | `joined`: the engine is in touch with the other ranks |
-| `{"do": "open", "trial": {...}}`        | `opened`: facts, settings, times so far |
+| `{"do": "open", "trial": {...}, ...}`   | `opened`: facts, settings, times so far |
 | `{"do": "warm", "seconds": 10}`         | `warmed`: warm-up blocks, whether steady |
 | `{"do": "measure", "turn": 0, "blocks": 5}` | `measured`: the blocks |
 | `{"do": "probe"}`                       | `probed`: peaks |
@@ -114,13 +114,18 @@ class Worker:
             self.engine.join(self.world, self.trial)
         self.say("joined")
 
-    def open(self, trial: dict[str, Any]) -> None:
-        """Build the network, load it and make the first step."""
+    def open(self, trial: dict[str, Any], steps: int = 1, memory_share: float = 1.0) -> None:
+        """Build the network, load it and make the first steps.
+
+        `memory_share` is how much may be used of the memory that was free when this process began.
+        """
+        _lower_memory_limit(memory_share)
         self.trial = Trial.model_validate(trial)
         self._import(self.trial.engine)
         from convdyno.blueprint.weights import initial_weights
+        from convdyno.run.energy import find
         from convdyno.run.feed import blueprint_of, open_feed
-        from convdyno.run.measure import Meter
+        from convdyno.run.measure import Meter, shared_joules
 
         start = time.perf_counter()
         trial_, engine = self.trial, self.engine
@@ -133,10 +138,13 @@ class Worker:
 
         self.session = session
         self.meter = Meter(feed.run, session.wait, session.clock, trial_.latency, feed.waited)
+        self.meter.joules = find(session.settings.device, trial_.devices // self.world.size or 1)
         if self.huddle:
             self.meter.agree, self.meter.siblings = self.huddle.agree, self.siblings
+            self.meter.joules = shared_joules(self.huddle, self.world.rank, self.meter.joules)
         first = self.meter.block()
         self.first_loss = self._loss()
+        losses = [self.first_loss, *(self._next_loss() for _ in range(steps - 1))]
         self.say(
             "opened",
             host=socket.gethostname(),
@@ -145,6 +153,8 @@ class Worker:
             build_seconds=built - start,
             first_step_seconds=first.seconds,
             first_loss=self.first_loss,
+            losses=[loss for loss in losses if loss is not None] if steps > 1 else [],
+            energy=self.meter.joules.facts().model_dump(),
             versions=engine.versions(),
             settings=_plain(session.settings),
             input=feed.facts,
@@ -283,6 +293,12 @@ class Worker:
             self.say("alive")
             time.sleep(BEAT_SECONDS)
 
+    def _next_loss(self) -> float | None:
+        """The loss of one more step."""
+        self.meter.run(1)
+        self.meter.wait()
+        return self._loss()
+
     def _loss(self) -> float | None:
         if self.trial.mode == "infer":
             return None
@@ -377,6 +393,13 @@ def _be_first_to_go() -> None:
     Path("/proc/self/oom_score_adj").write_text("1000")
     free = psutil.virtual_memory().available
     resource.setrlimit(resource.RLIMIT_DATA, (free, free))
+
+
+def _lower_memory_limit(share: float) -> None:
+    """Leave some of the memory that was free to others, where there is a limit at all."""
+    most, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if share < 1 and most != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_DATA, (int(share * most), hard))
 
 
 def _peak_memory_bytes() -> int:

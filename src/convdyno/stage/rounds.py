@@ -19,7 +19,7 @@ from typing import Any
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.crew import OutOfTime, Team
-from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record
+from convdyno.results.record import Block, Energy, NetworkFacts, Peak, Process, Record
 from convdyno.results.store import Store
 from convdyno.stage.narrator import Narrator
 from convdyno.stage.pace import Pace, turns_had
@@ -60,6 +60,10 @@ class Cell:
     placed: Trial | None = None
     """What the worker is given, where that names a place that is no part of the trial."""
     failed: bool = False
+    start: Callable[[Trial], Team] | None = None
+    """What starts its workers, if not what starts everybody's."""
+    steps: int = 1
+    """How many first steps have their loss kept, one by one."""
     probed: bool = False
 
     @property
@@ -181,12 +185,13 @@ class Stage:
 
     def _seat(self, number: int, sitting: int, cell: Cell) -> Seat:
         """Start a worker, load the cell's network and warm it up."""
-        worker = self._start(cell.runs)
+        worker = (cell.start or self._start)(cell.runs)
         try:
             patience = {"silence": self.limits.silence_seconds, "until": self._deadline}
-            trial = cell.runs.model_dump(mode="json")
+            more = {"steps": cell.steps} if cell.steps > 1 else {}
+            trial = cell.runs.model_dump(mode="json", exclude_defaults=True)
             with self._impatient():
-                opened = worker.ask("open", trial=trial, **patience)
+                opened = worker.ask("open", trial=trial, **more, **patience)
                 seconds = self.limits.budget_seconds * WARM_UP_SHARE / len(self._alive())
                 warmed = worker.ask("warm", seconds=min(WARM_UP_SECONDS, seconds), **patience)
             worker.pause()
@@ -200,6 +205,7 @@ class Stage:
             steady=warmed["steady"],
             warmup_seconds=warmed["warmup_seconds"],
             warmup=tuple(Block(**block) for block in warmed["warmup"]),
+            losses=tuple(opened.get("losses", ())),
             **{
                 name: opened[name]
                 for name in (
@@ -296,6 +302,7 @@ class Stage:
             network=NetworkFacts(**opened["network"]),
             settings=settings,
             input=opened["input"],
+            energy=Energy(**opened["energy"]) if "energy" in opened else None,
             versions=opened["versions"],
             warnings=tuple(warnings),
         )
