@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
 from convdyno.cli import parse
 from convdyno.errors import UsageError
+from convdyno.trial import spec
 
 if TYPE_CHECKING:
     from convdyno.data.source import Facts, Split
@@ -28,19 +30,8 @@ def make_trials(there: Room, words: dict[str, Any]) -> list[Trial]:
     """The cells that the options of `bench` make: every combination of their values."""
     from convdyno.data import SOURCES
     from convdyno.engines import registry
-    from convdyno.trial import spec
     from convdyno.trial.sweep import expand
     from convdyno.zoo.registry import build, find
-
-    def choice(name: str, kind: Any) -> list[str]:
-        return parse.several(words[name], parse.one_of(name.replace("_", "-"), get_args(kind)))
-
-    def optional(name: str, read: Any) -> list[Any]:
-        return parse.several(words[name], read) if words[name] is not None else [None]
-
-    def automatic(name: str) -> list[int | None]:
-        option = f"--{name.replace('_', '-')}"
-        return parse.several(words[name], lambda w: None if w == "auto" else parse.whole(option)(w))
 
     ladder = words["ladder"]
     if ladder and set(parse.several(words["data"], str)) & SOURCES.keys():
@@ -50,53 +41,91 @@ def make_trials(there: Room, words: dict[str, Any]) -> list[Trial]:
     cells: list[Trial] = []
     for name in dict.fromkeys(parse.several(words["networks"], str)):
         network = find(name)
-        axes = {
-            "network": [name],
-            "engine": registry.chosen(words["engine"]),
-            "mode": choice("mode", spec.Mode),
-            "batch": optional("batch", parse.whole("--batch")),
-            "precision": choice("precision", spec.Precision),
-            "layout": choice("layout", spec.Layout),
-            "compile": choice("compile", spec.Switch),
-            "kernels": choice("kernels", spec.Kernels),
-            "feed": choice("feed", spec.Feed),
-            "threads": automatic("threads"),
-            "device": parse.several(words["device"], str),
-            "image_size": optional("image_size", parse.image_size),
-            "classes": optional("classes", parse.whole("--classes", 2)),
-            "width": parse.several(words["width"], parse.number("--width")),
-            "data": parse.several(words["data"], str),
-            "loader": choice("loader", spec.Loader),
-            "decoder": choice("decoder", spec.Decoder),
-            "crop": choice("crop", spec.Crop),
-            "view": choice("view", spec.View),
-            "resize": choice("resize", spec.Resize),
-            "colour": choice("colour", spec.Colour),
-            "input_threads": automatic("input_threads"),
-            "prefetch": parse.several(words["prefetch"], parse.whole("--prefetch")),
-            "on_bad": choice("on_bad", spec.OnBad),
-            "optimiser": [_optimiser(words, network.optimiser)],
-            "loss_scale": optional("loss_scale", _loss_scale),
-            "auxiliary": [words["auxiliary"]],
-            "latency": [words["latency"]],
-            "seed": [words["seed"]],
-            "scaling": choice("scaling", spec.Scaling),
-            "bucket_mb": optional("bucket_mb", parse.number("--bucket-mb")),
-            "compress": choice("compress", spec.Compress),
-            "accumulate": parse.several(words["accumulate"], parse.whole("--accumulate")),
-            "processes": choice("processes", spec.Processes),
-            "cores": automatic("cores"),
-            "devices": there.counts(wanted),
-            "exchange": choice("exchange", spec.Exchange),
+        several = {
+            axis: [None] if words[axis] is None else parse.several(words[axis], read)
+            for axis, read in readers().items()
         }
-        if axes["batch"] == [None]:
-            axes["batch"] = [network.batch]
-        cells += expand(axes)
+        if several["batch"] == [None]:
+            several["batch"] = [network.batch]
+        once = {flag: [words[flag]] for flag in ("auxiliary", "latency", "seed")}
+        cells += expand(
+            {
+                "network": [name],
+                "engine": registry.chosen(words["engine"]),
+                **several,
+                **once,
+                "optimiser": [_optimiser(words, network.optimiser)],
+                "devices": there.counts(wanted),
+                "exchange": parse.several(words["exchange"], _choice("exchange", spec.Exchange)),
+            }
+        )
     cells = _share_out(cells, there)
     cells = [fitted for trial in cells for fitted in _fit_data(trial, ladder)]
     for trial in cells:
         build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
     return cells
+
+
+@cache
+def readers() -> dict[str, Callable[[str], Any]]:
+    """What reads one word of each option that takes a list, in the order of the cells."""
+    return {
+        "mode": _choice("mode", spec.Mode),
+        "batch": parse.whole("--batch"),
+        "precision": _choice("precision", spec.Precision),
+        "layout": _choice("layout", spec.Layout),
+        "compile": _choice("compile", spec.Switch),
+        "kernels": _choice("kernels", spec.Kernels),
+        "feed": _choice("feed", spec.Feed),
+        "threads": _automatic("--threads"),
+        "device": str,
+        "image_size": parse.image_size,
+        "classes": parse.whole("--classes", 2),
+        "width": parse.number("--width"),
+        "data": str,
+        "loader": _choice("loader", spec.Loader),
+        "decoder": _choice("decoder", spec.Decoder),
+        "crop": _choice("crop", spec.Crop),
+        "view": _choice("view", spec.View),
+        "resize": _choice("resize", spec.Resize),
+        "colour": _choice("colour", spec.Colour),
+        "input_threads": _automatic("--input-threads"),
+        "prefetch": parse.whole("--prefetch"),
+        "on_bad": _choice("on-bad", spec.OnBad),
+        "loss_scale": _loss_scale,
+        "scaling": _choice("scaling", spec.Scaling),
+        "bucket_mb": parse.number("--bucket-mb"),
+        "compress": _choice("compress", spec.Compress),
+        "accumulate": parse.whole("--accumulate"),
+        "processes": _choice("processes", spec.Processes),
+        "cores": _automatic("--cores"),
+    }
+
+
+def check_word(name: str, word: str) -> None:
+    """Say what is wrong with one value of an option that makes trials, if anything is."""
+    from convdyno.engines import registry
+    from convdyno.zoo.registry import find
+
+    others: dict[str, Callable[[str], Any]] = {
+        "network": find,
+        "engine": registry.chosen,
+        "devices": parse.whole("--devices"),
+        "exchange": _choice("exchange", spec.Exchange),
+        "optimiser": _choice("optimiser", spec.OptimiserKind),
+        "rate": parse.number("--rate"),
+        "seed": parse.whole("--seed", 0),
+        "stage_from": lambda word: parse.labelled("--stage-from", word),
+    }
+    (readers() | others).get(name, str)(word)
+
+
+def _choice(name: str, kind: Any) -> Callable[[str], str]:
+    return parse.one_of(name, get_args(kind))
+
+
+def _automatic(option: str) -> Callable[[str], int | None]:
+    return lambda word: None if word == "auto" else parse.whole(option)(word)
 
 
 def _share_out(cells: list[Trial], there: Room) -> list[Trial]:
@@ -160,7 +189,7 @@ def _fit_data(trial: Trial, ladder: bool) -> list[Trial]:
 
 
 def _optimiser(words: dict[str, Any], own: str) -> dict[str, Any]:
-    kind = parse.one_of("optimiser", ("sgd", "adam"))(words["optimiser"] or own)
+    kind = _choice("optimiser", spec.OptimiserKind)(words["optimiser"] or own)
     rate = parse.number("--rate")(words["rate"]) if words["rate"] is not None else None
     default = {"sgd": 1e-3, "adam": 1e-4}[kind]
     return {"kind": kind, "rate": default if rate is None else rate}
