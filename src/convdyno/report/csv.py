@@ -14,6 +14,7 @@ COLUMNS = (
     "exchange", "image_size", "classes", "width", "layout", "compile", "threads", "device", "data",
     "images_per_second", "low", "high", "interval_basis", "rounds", "blocks", "contaminated_blocks",
     "step_seconds", "first_step_seconds", "flops", "peak_flops", "share_of_peak", "memory_bytes",
+    "joules", "images_per_joule", "energy",
 )  # fmt: skip
 """Ours, in this order, with full precision."""
 
@@ -47,6 +48,7 @@ def _values(row: Row) -> dict[str, Any]:
         "layout": settings.get("layout", trial["layout"]),
         "threads": settings.get("threads", trial["threads"]),
         "device": settings.get("device", trial["device"]),
+        "energy": data["energy"] and data["energy"]["status"],
         "Mean_Time_Per_Step": data["mean_time_per_step"],
         "Speed_Jitter": data["speed_jitter"],
         "gpu_type": None if on_cpu else settings.get("device_name"),
