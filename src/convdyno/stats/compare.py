@@ -107,17 +107,20 @@ def verdict(low: float, high: float, delta: float = 0.01) -> Verdict:
 
 
 def noise_floor(
-    log_ratios: Sequence[float] | Floats, level: float = 0.95, power: float = 0.8
+    log_ratios: Sequence[float] | Floats,
+    level: float = 0.95,
+    power: float = 0.8,
+    rounds: int | None = None,
 ) -> float:
     """The smallest relative difference that such an experiment finds with probability `power`.
 
     The log ratios are those of rounds in which the same trial was run as two cells. Their true
     value is 0, so their spread is taken around 0: a bias of the order counts as noise. One round
-    cannot resolve anything: the floor is infinite.
+    cannot resolve anything: the floor is infinite. `rounds` is for an experiment of another length.
     """
     ratios = np.asarray(log_ratios, dtype=np.float64)
-    rounds = len(ratios)
-    if rounds < 2:
+    rounds = len(ratios) if rounds is None else rounds
+    if len(ratios) < 2 or rounds < 2:
         return math.inf
     error = math.sqrt(float(np.mean(ratios**2)) / rounds)
     needed = student.quantile((1 + level) / 2, rounds - 1) + student.quantile(power, rounds - 1)

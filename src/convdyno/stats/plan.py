@@ -115,16 +115,21 @@ class Decision:
 
 def estimate_spread(rounds: Sequence[Round]) -> Spread:
     """The variances of a cell from its rounds, leaning on assumptions while these are few."""
-    within = [r.turn_count * r.log_rate_variance for r in rounds if r.turn_count]
-    known = [variance for variance in within if math.isfinite(variance)]
-    turn = float(np.mean(known)) if known else PRIOR_WITHIN
+    return spread_of([(r.log_rate, r.log_rate_variance, r.turn_count) for r in rounds])
+
+
+def spread_of(rounds: Sequence[tuple[float, float, int]], expected: Spread | None = None) -> Spread:
+    """The same of any logarithm: each round's own, its variance by turns, and how many they are."""
+    expected = expected or Spread()
+    within = [turns * variance for _, variance, turns in rounds if math.isfinite(variance)]
+    turn = float(np.mean(within)) if within else expected.within
     if len(rounds) < 2:
-        return Spread(PRIOR_BETWEEN, turn)
-    logs = np.array([r.log_rate for r in rounds])
-    seen = float(logs.var(ddof=1)) - turn * float(np.mean([1 / r.turn_count for r in rounds]))
+        return Spread(expected.between, turn)
+    logs = np.array([log for log, _, _ in rounds])
+    seen = float(logs.var(ddof=1)) - turn * float(np.mean([1 / turns for _, _, turns in rounds]))
     freedom = len(rounds) - 1
-    between = (PRIOR_WEIGHT * PRIOR_BETWEEN + freedom * max(0.0, seen)) / (PRIOR_WEIGHT + freedom)
-    return Spread(between, turn)
+    between = PRIOR_WEIGHT * expected.between + freedom * max(0.0, seen)
+    return Spread(between / (PRIOR_WEIGHT + freedom), turn)
 
 
 def make_plan(

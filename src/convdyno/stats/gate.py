@@ -1,0 +1,109 @@
+"""Has it become slower? A candidate against a base, with a limit that was set beforehand.
+
+The interval of the ratio of rates decides: all of it above the limit passes, all of it below is a
+regression, and whatever holds the limit is undecided. At the 95 % level a candidate that is just at
+the limit passes in about 2.5 % of experiments and is called a regression in as many; one that has
+not changed is called a regression far less often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from convdyno.stats import student
+from convdyno.stats.compare import Comparison, PairedRounds, compare, log_ratio, verdict
+from convdyno.stats.plan import PRIOR_BETWEEN, PRIOR_WITHIN, Spread, spread_of
+from convdyno.stats.rounds import FLOOR, Round
+from convdyno.stats.summary import MINIMUM_ROUNDS, alpha_after
+
+Outcome = Literal["pass", "regression", "undecided", "nothing measured"]
+
+
+def limit(within: float) -> float:
+    """The smallest ratio of rates that is allowed: a step may take that share longer."""
+    return 1 / (1 + within)
+
+
+def judge(found: Comparison, within: float) -> Outcome:
+    """What the ratio of a candidate's rate to its base's allows to say."""
+    if found.ratio is None:
+        return "nothing measured"
+    if found.low is None or found.high is None:
+        return "undecided"
+    if found.low >= limit(within):
+        return "pass"
+    return "regression" if found.high < limit(within) else "undecided"
+
+
+def paired_ratio(pair: PairedRounds, level: float = 0.95, looks: int = 1) -> Comparison:
+    """The ratio of A's rate to B's from rounds in which both took turns."""
+    (found,) = compare([pair], level=level, looks=looks)
+    return found
+
+
+def unpaired_ratio(
+    a: Sequence[Round], b: Sequence[Round], level: float = 0.95, looks: int = 1
+) -> Comparison:
+    """The same of rounds that were measured at different times: Welch's t over both.
+
+    How the machine has drifted between the two is not in the interval. Like every interval it is at
+    least FLOOR times what the blocks alone show.
+    """
+    if not a or not b:
+        return Comparison(None, None, None, None, None, "undecided", 0, "one side has no round")
+    sides = [np.array([r.log_rate for r in rounds]) for rounds in (a, b)]
+    centre = float(sides[0].mean() - sides[1].mean())
+    rounds = min(len(a), len(b))
+    if rounds < 2:
+        reason = "one side has a single round: how much processes differ was not seen"
+        return Comparison(math.exp(centre), None, None, None, None, "undecided", rounds, reason)
+    parts = [float(side.var(ddof=1)) / len(side) for side in sides]
+    error = math.sqrt(sum(parts))
+    squares = sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
+    freedom = sum(parts) ** 2 / squares if squares else len(a) + len(b) - 2
+    blocks = [[r.log_rate_variance for r in side] for side in (a, b)]
+    by_blocks = math.sqrt(sum(float(np.nansum(v)) / len(v) ** 2 for v in blocks))
+    alpha = alpha_after(level, looks)
+    half = max(
+        student.quantile(1 - alpha / 2, freedom) * error,
+        FLOOR * student.normal_quantile(1 - alpha / 2) * by_blocks,
+    )
+    p = student.two_sided_p(centre / error if error else math.copysign(math.inf, centre), freedom)
+    low, high = math.exp(centre - half), math.exp(centre + half)
+    return Comparison(math.exp(centre), low, high, 1 - alpha, p, verdict(low, high), rounds)
+
+
+def precise_ratio(
+    pair: PairedRounds,
+    within: float,
+    level: float = 0.95,
+    minimum_rounds: int = MINIMUM_ROUNDS,
+) -> bool:
+    """Whether a ratio needs no more rounds: its half width is at most `within`.
+
+    Like `summary.precise_enough` it asks about the width alone, never about the verdict, and at the
+    level after more than one look.
+    """
+    if len(pair.complete()) < max(2, minimum_rounds):
+        return False
+    found = paired_ratio(pair, level, looks=2)
+    return (
+        found.ratio is not None
+        and found.high is not None
+        and found.high <= (found.ratio * (1 + within))
+    )
+
+
+def spread_of_ratio(pair: PairedRounds) -> Spread:
+    """How much the log ratio varies, from round to round and from turn to turn in one."""
+    rounds = [(*log_ratio(a, b), a.turn_count) for a, b in pair.complete()]
+    return spread_of(rounds, Spread(2 * PRIOR_BETWEEN, 2 * PRIOR_WITHIN))
+
+
+def control_ratios(pair: PairedRounds) -> list[float]:
+    """The log ratios of a trial to itself, round by round: what `noise_floor` is made of."""
+    return [log_ratio(a, b)[0] for a, b in pair.complete()]
