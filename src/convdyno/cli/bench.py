@@ -180,6 +180,9 @@ def bench(
         list[str] | None, typer.Option(help="NAME=VALUE: kept in the records; may be given again.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder of the records.")] = Path("results"),
+    style: Annotated[
+        str, typer.Option(help="Print as: convdyno, or as older tools did: nvcnn, tf-cnn")
+    ] = "convdyno",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measure how fast networks train or infer, and compare settings in pairs.
@@ -189,6 +192,7 @@ def bench(
     """
     given = dict(locals())
     given |= {"networks": _one_of_two(networks, network), "compile": compiled}
+    parse.one_of("style", ("convdyno", "nvcnn", "tf-cnn"))(style)
     if slurm or slurm_module or slurm_setup or detach:
         from convdyno.cli.slurm import bench_jobs
 
@@ -196,7 +200,7 @@ def bench(
         bench_jobs(given)
         return
     cells, certificates, limits = measured(given, shlex.join(["convdyno", *sys.argv[1:]]))
-    _report(cells, certificates, limits, out, as_json)
+    _report(cells, certificates, limits, out, as_json, style)
 
 
 def measured(given: dict[str, Any], command: str) -> tuple[list[Cell], Certificates, Limits]:
@@ -317,9 +321,10 @@ def _certificates(trials: list[Trial], out: Path, quiet: bool) -> Certificates:
 
 
 def _report(
-    cells: list[Cell], certificates: Certificates, limits: Limits, out: Path, as_json: bool
-) -> None:
-    rows = present([cell.record for cell in cells], certificates, out, as_json)
+    cells: list[Cell], certificates: Certificates, limits: Limits, out: Path, as_json: bool,
+    style: str,
+) -> None:  # fmt: skip
+    rows = present([cell.record for cell in cells], certificates, out, as_json, style)
     if all(row.status == "refused" for row in rows):
         raise typer.Exit(2)
     if any(row.status not in ("ok", "interrupted") for row in rows):
@@ -334,8 +339,9 @@ def _report(
 
 
 def present(
-    records: list[Record], certificates: Certificates, out: Path, as_json: bool
-) -> list[Row]:
+    records: list[Record], certificates: Certificates, out: Path, as_json: bool,
+    style: str = "convdyno",
+) -> list[Row]:  # fmt: skip
     """Print what was measured, and write the files of its scaling curves."""
     from convdyno.report.console import Screen
     from convdyno.report.document import bench_document, compare_records, to_json
@@ -343,15 +349,19 @@ def present(
     from convdyno.report.rows import row
     from convdyno.report.scaling import curves
     from convdyno.report.scaling_files import write_curves
+    from convdyno.report.styles import STYLES
 
     rows = [row(record) for record in records]
     compared = compare_records(records, certificates)
     ladders, scaled = climbed(rows), curves(rows)
     if as_json:
         typer.echo(to_json(bench_document(rows, compared, ladders, out, scaled)))
+    elif style in STYLES:
+        for one in rows:
+            typer.echo("\n".join(STYLES[style](one)))
     else:
         Screen().bench(rows, compared, ladders, scaled)
     files = [str(file) for file in write_curves(scaled, out) if file.suffix in (".svg", ".csv")]
     if files and not as_json:
-        typer.echo(f"\nwritten: {', '.join(files)}")
+        typer.echo(f"\nwritten: {', '.join(files)}", err=style in STYLES)
     return rows

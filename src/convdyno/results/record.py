@@ -167,6 +167,8 @@ class Record(_Frozen):
     """The preset that settings were taken from, where they were not given."""
     role: str = ""
     """What it was measured for, if not for itself: base, candidate or control of a gate."""
+    run: str = ""
+    """Cells of one run have the same: they were measured in turns, so their rounds are pairs."""
     labels: dict[str, str] = {}
     """What the user calls it by; they describe and are no part of the trial's identity."""
     processes: tuple[Process, ...] = ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -97,6 +98,9 @@ class Stage:
     ) -> None:
         self.cells, self.limits, self.store, self.narrator = cells, limits, store, narrator
         self._start = start
+        run = secrets.token_hex(4)
+        for cell in cells:
+            cell.record = cell.record.but(run=cell.record.run or run)
         self._pace = Pace(goal, turns_had([cell.record for cell in cells]))
         together = [cell for cell in cells if not cell.alone]
         alone = [[cell] for cell in cells if cell.alone]
