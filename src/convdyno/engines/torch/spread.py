@@ -46,6 +46,14 @@ def leave() -> None:
             distributed.destroy_process_group()
 
 
+def rank(trial: Trial) -> int | None:
+    """This process's place among those that it exchanges gradients with; None if it is alone."""
+    if distributed.is_initialized():
+        return distributed.get_rank()
+    together = trial.exchange == "horovod" and trial.devices > 1
+    return int(_horovod().rank()) if together else None
+
+
 class Spread:
     """A training module whose gradients are averaged over all ranks on their way back."""
 
@@ -63,11 +71,16 @@ class Spread:
             static_graph=trial.accumulate == 1,
         )
         if trial.compress == "bf16":
-            self._parallel.register_comm_hook(None, default_hooks.bf16_compress_hook)
+            self._parallel.register_comm_hook(None, _half_wire)
 
     def silent(self) -> AbstractContextManager[object]:
         """Where gradients only add up and nothing is exchanged."""
         return self._parallel.no_sync() if self._parallel else nullcontext()
+
+
+def _half_wire(group, bucket):  # type: ignore[no-untyped-def]
+    """Gradients in bf16 on the wire; torch's own hook insists on NCCL, and gloo can do it too."""
+    return default_hooks._compress_hook(torch.bfloat16, group, bucket)
 
 
 def over_horovod(

@@ -19,8 +19,7 @@ from torch import nn
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
-from convdyno.engines.torch import canonical, device, lower, probes
-from convdyno.engines.torch.spread import Spread
+from convdyno.engines.torch import canonical, device, lower, probes, spread
 from convdyno.engines.torch.update import FUSED, Update
 from convdyno.engines.torch.variance import RunningVariances
 
@@ -78,7 +77,7 @@ class TorchSession:
         self._stale = True
 
         compiled = self.settings.compiled
-        self._spread = Spread(trial, train, self._device)
+        self._spread = spread.Spread(trial, train, self._device)
         self._train: Any = self._spread.module
         self._plain: Any = train
         if compiled:
@@ -94,6 +93,7 @@ class TorchSession:
         if trial.precision == "fp16" and trial.mode == "train":
             self.settings.flags["loss_scale"] = trial.loss_scale or "dynamic"
         self._loss = torch.tensor(math.nan)
+        self._drops, self._rank = lower.drops(blueprint), spread.rank(trial)
         self.load(weights)
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
@@ -109,6 +109,10 @@ class TorchSession:
         if parts[0].count != self._variances.images:
             self._variances.prepare(parts[0].count)
             self._update.prepare()
+        if self._drops and self._rank is not None:
+            # A state is rank 0's: every rank must know from it where its own random numbers stand.
+            own = seed_after(self._trial.seed, self._rank)
+            torch.manual_seed(seed_after(own, self._update.steps))
         self._stale = True
         self._update.forget_gradients()
         total: torch.Tensor | float = 0.0
@@ -183,7 +187,7 @@ class TorchSession:
     def state(self) -> State:
         """Everything else that training remembers."""
         state = self._update.state() | self._variances.state()
-        if lower.drops(self._blueprint):
+        if self._drops and self._rank is None:
             state[self._random] = device.random_state(self._device)
         return state
 

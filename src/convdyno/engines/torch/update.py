@@ -42,7 +42,7 @@ class Update:
             self._scaler = torch.amp.GradScaler(on.type)
             self._optimiser.register_step_post_hook(self._after_a_scaled_step)
         self._average = None if spec.ema is None else Average(spec.ema, slots, variances)
-        self._steps, self._skipped = 0, torch.zeros((), device=on)
+        self.steps, self._skipped = 0, torch.zeros((), device=on)
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
@@ -72,7 +72,7 @@ class Update:
             (loss * self._static if self._static else loss).backward()
 
     def __call__(self, loss: torch.Tensor) -> None:
-        self._steps += 1
+        self.steps += 1
         self.backward(loss)
         if self._scaler:
             if self._shapes_gradients:
@@ -117,7 +117,7 @@ class Update:
 
     def restore(self, state: State) -> None:
         """Go on from a state."""
-        self._steps = int(state["updates"])
+        self.steps = int(state["updates"])
         self._skipped.zero_()
         kinds = memories(self._spec)
         for name, slot in self._trainable.items():
@@ -127,7 +127,7 @@ class Update:
             }
             if self._spec.kind == "adam":
                 on = self._device if self._device.type in FUSED else "cpu"
-                held["step"] = torch.tensor(float(self._steps), device=on)
+                held["step"] = torch.tensor(float(self.steps), device=on)
             self._optimiser.state[slot.tensor] = held
         if self._average:
             prefix = "average/"
@@ -141,7 +141,7 @@ class Update:
             self._scaler.load_state_dict(self._scaler.state_dict() | here)
 
     def _updates(self) -> int:
-        return self._steps - int(self._skipped)
+        return self.steps - int(self._skipped)
 
     def _torch_optimiser(self) -> torch.optim.Optimizer:
         spec = self._spec
