@@ -77,7 +77,7 @@ def compare(
     evidence = [_evidence(common) for common in rounds]
     shares = iter(holm_shares([found for found in evidence if found is not None], alpha))
     return [
-        _untested(common) if found is None else _judged(found, next(shares), delta)
+        _untested(common) if found is None else judged(found, next(shares), delta)
         for common, found in zip(rounds, evidence, strict=True)
     ]
 
@@ -149,7 +149,8 @@ def _evidence(rounds: Sequence[tuple[Round, Round]]) -> Evidence | None:
     return over_rounds(np.array(logs), np.array(variances))
 
 
-def _judged(found: Evidence, share: float, delta: float) -> Comparison:
+def judged(found: Evidence, share: float, delta: float = 0.01) -> Comparison:
+    """The comparison that evidence about one log ratio gives at its share of alpha."""
     centre, half = float(found.centre), float(found.half_width(share))
     low, high = math.exp(centre - half), math.exp(centre + half)
     return Comparison(

@@ -14,10 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from convdyno.stats import student
-from convdyno.stats.compare import Comparison, PairedRounds, compare, log_ratio, verdict
+from convdyno.stats.compare import Comparison, PairedRounds, compare, judged, log_ratio
 from convdyno.stats.plan import PRIOR_BETWEEN, PRIOR_WITHIN, Spread, spread_of
-from convdyno.stats.rounds import FLOOR, Round
+from convdyno.stats.rounds import Evidence, Round
 from convdyno.stats.summary import MINIMUM_ROUNDS, alpha_after
 
 Outcome = Literal["pass", "regression", "undecided", "nothing measured"]
@@ -50,31 +49,26 @@ def unpaired_ratio(
 ) -> Comparison:
     """The same of rounds that were measured at different times: Welch's t over both.
 
-    How the machine has drifted between the two is not in the interval. Like every interval it is at
-    least FLOOR times what the blocks alone show.
+    How the machine has drifted between the two is not in the interval.
     """
     if not a or not b:
         return Comparison(None, None, None, None, None, "undecided", 0, "one side has no round")
     sides = [np.array([r.log_rate for r in rounds]) for rounds in (a, b)]
-    centre = float(sides[0].mean() - sides[1].mean())
-    rounds = min(len(a), len(b))
+    centre, rounds = sides[0].mean() - sides[1].mean(), min(len(a), len(b))
     if rounds < 2:
         reason = "one side has a single round: how much processes differ was not seen"
         return Comparison(math.exp(centre), None, None, None, None, "undecided", rounds, reason)
     parts = [float(side.var(ddof=1)) / len(side) for side in sides]
-    error = math.sqrt(sum(parts))
     squares = sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
-    freedom = sum(parts) ** 2 / squares if squares else len(a) + len(b) - 2
-    blocks = [[r.log_rate_variance for r in side] for side in (a, b)]
-    by_blocks = math.sqrt(sum(float(np.nansum(v)) / len(v) ** 2 for v in blocks))
-    alpha = alpha_after(level, looks)
-    half = max(
-        student.quantile(1 - alpha / 2, freedom) * error,
-        FLOOR * student.normal_quantile(1 - alpha / 2) * by_blocks,
+    blocks = [np.array([r.log_rate_variance for r in side]) for side in (a, b)]
+    evidence = Evidence(
+        centre=centre,
+        rounds_error=np.sqrt(sum(parts)),
+        blocks_error=np.sqrt(sum(float(np.nansum(v)) / len(v) ** 2 for v in blocks)),
+        rounds=rounds,
+        freedom=sum(parts) ** 2 / squares if squares else None,
     )
-    p = student.two_sided_p(centre / error if error else math.copysign(math.inf, centre), freedom)
-    low, high = math.exp(centre - half), math.exp(centre + half)
-    return Comparison(math.exp(centre), low, high, 1 - alpha, p, verdict(low, high), rounds)
+    return judged(evidence, alpha_after(level, looks))
 
 
 def precise_ratio(

@@ -128,6 +128,8 @@ class Evidence:
     blocks_error: Floats
     """The standard error that the blocks alone show; 0 where they cannot tell."""
     rounds: int
+    freedom: float | None = None
+    """Degrees of freedom of `rounds_error`, if not one less than there are rounds."""
 
     def half_width(self, alpha: float) -> Floats:
         """Half of the interval that misses with probability `alpha`, on the log scale.
@@ -136,15 +138,19 @@ class Evidence:
         than others (Ibragimov and Mueller 2010, for alpha up to 8 %). It is at least FLOOR times
         the normal quantile times the standard error from blocks.
         """
-        over_rounds = student.quantile(1 - alpha / 2, self.rounds - 1) * self.rounds_error
+        over_rounds = student.quantile(1 - alpha / 2, self._freedom) * self.rounds_error
         by_blocks = FLOOR * student.normal_quantile(1 - alpha / 2) * self.blocks_error
         return np.maximum(over_rounds, by_blocks)
 
     def p(self) -> float:
         """The alpha at which the interval of one experiment just reaches zero."""
-        over_rounds = student.two_sided_p(_ratio(self.centre, self.rounds_error), self.rounds - 1)
+        over_rounds = student.two_sided_p(_ratio(self.centre, self.rounds_error), self._freedom)
         by_blocks = student.normal_two_sided_p(_ratio(self.centre, FLOOR * self.blocks_error))
         return max(over_rounds, by_blocks)
+
+    @property
+    def _freedom(self) -> float:
+        return self.rounds - 1 if self.freedom is None else self.freedom
 
 
 def over_rounds(logs: Floats, variances: Floats) -> Evidence:
