@@ -14,7 +14,7 @@ from typing import Any
 
 from convdyno.errors import Refused, TrialFailed
 from convdyno.launch.crew import Crew, OutOfTime, Place, Team
-from convdyno.launch.link import DOING, PipeLink
+from convdyno.launch.link import DOING, WORKER, PipeLink
 from convdyno.results.record import Rank
 from convdyno.trial.spec import Trial
 
@@ -32,8 +32,10 @@ class LocalWorker:
 
     ranks: tuple[Rank, ...] = ()
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._link = PipeLink(environment=environment)
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, command: Sequence[str] = WORKER
+    ) -> None:
+        self._link = PipeLink(command, environment)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._link, selectors.EVENT_READ)
         self._unread: deque[dict[str, Any]] = deque()
@@ -96,7 +98,13 @@ class LocalWorker:
 
 
 class Here:
-    """This machine: a plain process, or one for each device with its share of the cores."""
+    """This machine: a plain process, or one for each device with its share of the cores.
+
+    `command` starts a worker; another environment's Python has another one.
+    """
+
+    def __init__(self, command: Sequence[str] = WORKER) -> None:
+        self._command = command
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Nothing has to be made ready."""
@@ -126,8 +134,8 @@ class Here:
     def start(self, trial: Trial, rank_seconds: float) -> Team:
         """A worker or a crew."""
         if not trial.crewed:
-            return LocalWorker(environment(trial))
-        connect = partial(PipeLink, environment=environment(trial))
+            return LocalWorker(environment(trial), self._command)
+        connect = partial(PipeLink, self._command, environment(trial))
         return Crew(lambda place: connect(), places(trial), trial, rank_seconds)
 
     def close(self) -> None:
