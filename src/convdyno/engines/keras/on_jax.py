@@ -14,7 +14,9 @@ import jax
 
 from convdyno.engines import processor
 from convdyno.engines.contract import Trial, World
+from convdyno.engines.keras import jax_ranks
 from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, pick
+from convdyno.engines.keras.jax_ranks import Ranks
 from convdyno.errors import Refused
 
 NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory")
@@ -37,6 +39,8 @@ class Backend:
     def __init__(self) -> None:
         self._asked = 0
         self._device: jax.Device | None = None
+        self._ranks: Ranks | None = None
+        self._joined = False
 
     @contextmanager
     def op_by_op(self) -> Iterator[None]:
@@ -50,12 +54,20 @@ class Backend:
         return {name: metadata.version(name) for name in ("jax", "jaxlib")}
 
     def join(self, world: World, trial: Trial) -> None:
-        raise Refused("Keras on JAX runs on one device here: use --devices 1")
+        _check(trial)
+        if trial.feed == "fit":
+            raise Refused(
+                "Keras's own way to `fit` on several devices of JAX normalises over the batch of "
+                "all: use --feed batch, which has a step in which each device has its own"
+            )
+        jax_ranks.join(world)
+        self._joined, self.rank = True, world.rank
 
     def leave(self) -> None:
-        pass
+        jax_ranks.leave()
 
     def start(self, trial: Trial) -> Place:
+        _check(trial)
         wanted = trial.threads or processor.cores()
         # XLA reads this once, when JAX first asks for a device; imports alone do not.
         os.environ["NPROC"] = str(wanted)
@@ -78,6 +90,9 @@ class Backend:
             precision = "tensorfloat32" if trial.precision == "tf32" else "highest"
             jax.config.update("jax_default_matmul_precision", precision)
         flags: dict[str, object] = {"xla_flags": os.environ.get("XLA_FLAGS", "")}
+        if self._joined:
+            self._ranks = Ranks(self._device, trial.compress)
+            flags |= self._ranks.flags
         return Place(
             name, processor.name() if name == "cpu" else self._device.device_kind, threads, flags
         )
@@ -87,7 +102,7 @@ class Backend:
             yield batch
 
     def step(self, model: Any) -> Step | None:
-        return None
+        return self._ranks.step(model) if self._ranks else None
 
     def gradients(self, model: Any) -> Gradients:
         @jax.jit
@@ -142,6 +157,22 @@ class Backend:
         return isinstance(error, jax.errors.JaxRuntimeError) and any(
             text in str(error) for text in NO_MEMORY
         )
+
+
+def _check(trial: Trial) -> None:
+    if trial.processes == "host":
+        raise Refused(
+            "Keras on JAX has one process for each device here: leave --processes at device, "
+            "or use --engine jax"
+        )
+    if trial.accumulate > 1:
+        raise Refused("Keras computes a batch as a whole here: leave --accumulate at 1")
+    if trial.bucket_mb is not None:
+        raise Refused("XLA decides what JAX exchanges at a time: leave --bucket-mb out")
+    if trial.exchange == "horovod" and trial.devices > 1:
+        raise Refused("Horovod exchanges torch's gradients: use --exchange default")
+    if trial.compile == "off" and trial.devices > 1 and trial.exchange != "independent":
+        raise Refused("devices of JAX exchange gradients in compiled steps: use --compile auto")
 
 
 @cache
