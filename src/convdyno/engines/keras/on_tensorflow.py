@@ -11,6 +11,7 @@ import tensorflow as tf
 from convdyno.engines import processor
 from convdyno.engines.contract import Trial, World
 from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, pick
+from convdyno.engines.keras.tensorflow_ranks import Ranks, check
 from convdyno.errors import Refused
 
 NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
@@ -27,6 +28,7 @@ class Backend:
 
     def __init__(self) -> None:
         self._on_gpu = False
+        self._ranks: Ranks | None = None
 
     @contextmanager
     def op_by_op(self) -> Iterator[None]:
@@ -45,43 +47,34 @@ class Backend:
         return versions
 
     def join(self, world: World, trial: Trial) -> None:
-        raise Refused("Keras on TensorFlow runs on one device here: use --devices 1")
+        self._on_gpu = _choose(trial) != "cpu"
+        check(trial, spread=True, on_gpu=self._on_gpu)
+        _start_runtime(trial)
+        self._ranks, self.rank = Ranks(world, self._on_gpu), world.rank
 
     def leave(self) -> None:
-        pass
+        """TensorFlow parts from the others when the process ends."""
 
     def start(self, trial: Trial) -> Place:
-        gpus = tf.config.list_physical_devices("GPU")
-        present = [*(f"cuda:{n}" for n in range(len(gpus))), "cpu"]
-        name = pick("TensorFlow", trial.device, present)
-        self._on_gpu = name != "cpu"
-        chosen = [gpus[present.index(name)]] if self._on_gpu else []
-        threads = trial.threads or processor.cores()
-        try:
-            tf.config.threading.set_intra_op_parallelism_threads(threads)
-            tf.config.threading.set_inter_op_parallelism_threads(threads)
-            tf.config.set_visible_devices(chosen, "GPU")
-            for gpu in chosen:
-                tf.config.experimental.set_memory_growth(gpu, True)
-        except RuntimeError:
-            raise Refused(
-                "TensorFlow already runs in this process with other threads or on another device, "
-                "and cannot change: open this trial in a process of its own"
-            ) from None
+        name, threads = _choose(trial), _threads(trial)
+        self._trial, self._on_gpu = trial, name != "cpu"
+        check(trial, spread=self._ranks is not None, on_gpu=self._on_gpu)
+        _start_runtime(trial)
         tf.config.experimental.enable_tensor_float_32_execution(trial.precision == "tf32")
+        flags = self._ranks.flags(trial) if self._ranks else {}
         if self._on_gpu:
-            details = tf.config.experimental.get_device_details(chosen[0])
-            return Place(name, str(details.get("device_name", "GPU")), threads)
+            details = tf.config.experimental.get_device_details(_gpus()[name])
+            return Place(name, str(details.get("device_name", "GPU")), threads, flags)
         from tensorflow.python.util import _pywrap_util_port
 
-        flags: dict[str, object] = {"onednn": bool(_pywrap_util_port.IsMklEnabled())}
+        flags["onednn"] = bool(_pywrap_util_port.IsMklEnabled())
         return Place(name, processor.name(), threads, flags)
 
     def batches(self, *batch: Any) -> Any:
         return tf.data.Dataset.from_tensors(batch).repeat()
 
     def step(self, model: Any) -> Step | None:
-        return None
+        return self._ranks.step(model, self._trial) if self._ranks else None
 
     def gradients(self, model: Any) -> Gradients:
         weights = [variable.value for variable in model.trainable_variables]
@@ -122,3 +115,32 @@ class Backend:
         return isinstance(error, tf.errors.ResourceExhaustedError) or (
             isinstance(error, tf.errors.OpError) and any(text in str(error) for text in NO_MEMORY)
         )
+
+
+def _choose(trial: Trial) -> str:
+    return pick("TensorFlow", trial.device, [*_gpus(), "cpu"])
+
+
+def _gpus() -> dict[str, Any]:
+    return {f"cuda:{n}": gpu for n, gpu in enumerate(tf.config.list_physical_devices("GPU"))}
+
+
+def _threads(trial: Trial) -> int:
+    return trial.threads or processor.cores()
+
+
+def _start_runtime(trial: Trial) -> None:
+    """Give TensorFlow its device and threads, which it takes once in a process."""
+    name, threads = _choose(trial), _threads(trial)
+    chosen = [] if name == "cpu" else [_gpus()[name]]
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+        tf.config.set_visible_devices(chosen, "GPU")
+        for gpu in chosen:
+            tf.config.experimental.set_memory_growth(gpu, True)
+    except RuntimeError:
+        raise Refused(
+            "TensorFlow already runs in this process with other threads or on another device, "
+            "and cannot change: open this trial in a process of its own"
+        ) from None
