@@ -72,13 +72,23 @@ def compare(
     Pairs with fewer than two common rounds are undecided and not counted in m. `looks` is as in
     `summary.interval`.
     """
-    alpha = alpha_after(level, looks)
     rounds = [pair.complete() for pair in pairs]
-    evidence = [_evidence(common) for common in rounds]
-    shares = iter(holm_shares([found for found in evidence if found is not None], alpha))
+    return judged_together(
+        [paired_evidence(common) or untested_pair(common) for common in rounds],
+        alpha_after(level, looks),
+        delta,
+    )
+
+
+def judged_together(
+    family: Sequence[Evidence | Comparison], alpha: float, delta: float = 0.01
+) -> list[Comparison]:
+    """Judge what there is evidence of as one family; what was not tested stays as it is."""
+    tested = [found for found in family if isinstance(found, Evidence)]
+    shares = iter(holm_shares(tested, alpha))
     return [
-        _untested(common) if found is None else judged(found, next(shares), delta)
-        for common, found in zip(rounds, evidence, strict=True)
+        judged(found, next(shares), delta) if isinstance(found, Evidence) else found
+        for found in family
     ]
 
 
@@ -142,7 +152,8 @@ def log_ratio(a: Round, b: Round) -> tuple[float, float]:
     return a.during(common).log_rate - b.during(common).log_rate, variance
 
 
-def _evidence(rounds: Sequence[tuple[Round, Round]]) -> Evidence | None:
+def paired_evidence(rounds: Sequence[tuple[Round, Round]]) -> Evidence | None:
+    """What rounds that both cells have say about the log of their ratio; None of fewer than two."""
     if len(rounds) < 2:
         return None
     logs, variances = zip(*(log_ratio(a, b) for a, b in rounds), strict=True)
@@ -164,7 +175,8 @@ def judged(found: Evidence, share: float, delta: float = 0.01) -> Comparison:
     )
 
 
-def _untested(rounds: Sequence[tuple[Round, Round]]) -> Comparison:
+def untested_pair(rounds: Sequence[tuple[Round, Round]]) -> Comparison:
+    """Two cells with too few common rounds to say more than a number."""
     if not rounds:
         reason, ratio = "no round has both cells", None
     else:

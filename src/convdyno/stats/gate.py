@@ -8,16 +8,14 @@ not changed is called a regression far less often.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-
-from convdyno.stats.compare import Comparison, PairedRounds, compare, judged, log_ratio
+from convdyno.stats.compare import Comparison, PairedRounds, compare, log_ratio
+from convdyno.stats.family import Unpaired, judge_family
 from convdyno.stats.plan import PRIOR_BETWEEN, PRIOR_WITHIN, Spread, spread_of
-from convdyno.stats.rounds import Evidence, Round
-from convdyno.stats.summary import MINIMUM_ROUNDS, alpha_after
+from convdyno.stats.rounds import Round
+from convdyno.stats.summary import MINIMUM_ROUNDS
 
 Outcome = Literal["pass", "regression", "undecided", "nothing measured"]
 
@@ -51,24 +49,8 @@ def unpaired_ratio(
 
     How the machine has drifted between the two is not in the interval.
     """
-    if not a or not b:
-        return Comparison(None, None, None, None, None, "undecided", 0, "one side has no round")
-    sides = [np.array([r.log_rate for r in rounds]) for rounds in (a, b)]
-    centre, rounds = sides[0].mean() - sides[1].mean(), min(len(a), len(b))
-    if rounds < 2:
-        reason = "one side has a single round: how much processes differ was not seen"
-        return Comparison(math.exp(centre), None, None, None, None, "undecided", rounds, reason)
-    parts = [float(side.var(ddof=1)) / len(side) for side in sides]
-    squares = sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
-    blocks = [np.array([r.log_rate_variance for r in side]) for side in (a, b)]
-    evidence = Evidence(
-        centre=centre,
-        rounds_error=np.sqrt(sum(parts)),
-        blocks_error=np.sqrt(sum(float(np.nansum(v)) / len(v) ** 2 for v in blocks)),
-        rounds=rounds,
-        freedom=sum(parts) ** 2 / squares if squares else None,
-    )
-    return judged(evidence, alpha_after(level, looks))
+    (found,) = judge_family([Unpaired(a, b)], level=level, looks=looks)
+    return found
 
 
 def precise_ratio(
