@@ -1,11 +1,15 @@
 """Every job has a record in the end: its own, or one that says in Slurm's words how it ended."""
 
+import csv
+import io
 from pathlib import Path
 
 import pytest
 
 from convdyno.launch.collect import collect, taken, uncollected
 from convdyno.launch.slurm import as_described, marks
+from convdyno.report.csv import write_csv
+from convdyno.report.rows import row
 from convdyno.results.jobs import Job, JobRun, files_of, find_run, new_run
 from convdyno.results.record import Block, Process, Record, new_record
 from convdyno.results.store import Store
@@ -25,6 +29,11 @@ DESCRIBED = (
     "Comment=a JobState=COMPLETED TresPerNode=gres:gpu:k80:1 "
 )
 """What Slurm 22.05 said of a job; its comment tries to say something else."""
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("convdyno.launch.collect.SETTLING_SECONDS", 0.0)
 
 
 def job(number: int = 1, **values: object) -> Job:
@@ -141,6 +150,7 @@ def test_records_say_what_was_allocated_visible_and_used(tmp_path: Path) -> None
     store = Store(tmp_path)
     (record,) = taken(collect(run, store), store)
     (rank,) = record.processes[0].ranks
+    assert record.command == f"sbatch {files_of(tmp_path, run.name, 1)}.sh"
     assert (rank.allocated, rank.visible, rank.device) == ("SLURM_STEP_GPUS=0", "0", "cuda:0")
     assert rank.seconds == (1.0,)
     assert record.trial.slurm == "GPU/k80"
@@ -191,3 +201,14 @@ def test_marks_that_are_cut_short_are_not_believed(tmp_path: Path) -> None:
     path.write_text("begin 22 0 n1 5\nend 22 0\nbegin x\n\0\0")
     (mark,) = marks(path)
     assert (mark.job, mark.host, mark.exit_code) == ("22", "n1", None)
+
+
+def test_the_older_tools_columns_tell_kind_number_and_storage(tmp_path: Path) -> None:
+    staged = TRIAL.model_copy(update={"staged": "local=$LOCAL"})
+    run = run_of(job(state="COMPLETED", trials=(staged,)))
+    leave(tmp_path, run, "begin 22 0 n1 5\nend 22 0 0 9\n", measured())
+    store = Store(tmp_path)
+    text = io.StringIO()
+    write_csv([row(record) for record in taken(collect(run, store), store)], text)
+    (line,) = csv.DictReader(io.StringIO(text.getvalue()))
+    assert (line["gpu_type"], line["num_gpu"], line["staged_from"]) == ("k80", "1", "local")

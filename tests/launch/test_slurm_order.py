@@ -3,7 +3,7 @@
 import pytest
 
 from convdyno.errors import UsageError
-from convdyno.launch.slurm_order import minutes, read_order
+from convdyno.launch.slurm_order import kinds, minutes, read_order
 from convdyno.trial.spec import Trial
 
 TRIAL = Trial(network="deepmnist", engine="torch", batch=50)
@@ -46,6 +46,19 @@ def test_an_order_is_known_by_its_partition_and_its_gpu() -> None:
     assert read_order("partition=GPU,gres=gpu:k80:2,time=15").kind == "GPU/k80"
     assert read_order("partition=RM").kind == "RM"
     assert read_order("gpus=1").kind == "default/gpu"
+
+
+def test_orders_of_one_kind_are_told_apart_by_what_differs() -> None:
+    v100, a100 = (
+        "partition=GPU,gres=gpu,constraint=v100",
+        "partition=GPU,gres=gpu,constraint=a100,mem=4G",
+    )
+    assert kinds([read_order(v100), read_order(a100)]) == [
+        "GPU/gpu,constraint=v100", "GPU/gpu,constraint=a100,mem=4G",
+    ]  # fmt: skip
+    assert kinds([read_order("partition=A"), read_order("partition=B")]) == ["A", "B"]
+    with pytest.raises(UsageError, match="ask for the same: A"):
+        kinds([read_order("partition=A"), read_order("partition=A")])
 
 
 def test_a_task_for_each_device_or_host() -> None:

@@ -116,20 +116,18 @@ def _plan(given: dict[str, Any]) -> Iterator[tuple[Order, list[Trial]]]:
     """What Slurm is asked for and the trials of each job; the rungs of a ladder stay together."""
     from convdyno.cli.cells import make_trials
     from convdyno.data import SOURCES
-    from convdyno.launch.slurm_order import read_order
+    from convdyno.launch.slurm_order import kinds, read_order
 
     stages = parse.labelled("--stage-from", given["stage_from"]) if given["stage_from"] else {}
     orders = [read_order(text) for text in given["slurm"]]
-    if len({order.kind for order in orders}) < len(orders):
-        raise UsageError(f"two of the --slurm ask for the same: {orders[0].kind}")
-    for order in orders:
+    for order, kind in zip(orders, kinds(orders), strict=True):
         _check(order, given)
         trials = make_trials(order, given)
         if stages and any(trial.data in SOURCES for trial in trials):
             raise UsageError("--stage-from copies real data: give them with --data PATH")
         together: dict[str, list[Trial]] = {}
         for trial in trials:
-            named = trial.model_copy(update={"slurm": order.kind})
+            named = trial.model_copy(update={"slurm": kind})
             key = named.model_copy(update={"rung": "source"}).digest
             together.setdefault(key, []).append(named)
         _check_cores(order, trials)
@@ -173,7 +171,7 @@ def _job(
 
     first = trials[0]
     header = order.header(first)
-    what = f"{first.label}, {order.kind}"
+    what = f"{first.label}, {first.slurm}"
     stage = None
     if first.staged is not None:
         label, _, folder = first.staged.partition("=")

@@ -8,6 +8,8 @@ in Slurm's own word, is the reason in its record.
 from __future__ import annotations
 
 import contextlib
+import shlex
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ STATUS: dict[str, Status] = {
 REFUSED = 2
 """The exit code of a command that could not be carried out as it was given."""
 LAST_WORDS_BYTES = 8192
+SETTLING_SECONDS = 10.0
+"""How long to wait for what a job that has ended by itself must have written."""
 
 
 def collect(run: JobRun, store: Store) -> JobRun:
@@ -63,8 +67,15 @@ def taken(run: JobRun, store: Store) -> list[Record]:
 def records_of(run: JobRun, job: Job, out: Path) -> Iterator[Record]:
     """Everything that a job has left, and a record of how it ended for what it has not."""
     files = files_of(out, run.name, job.number)
-    left = marks(files.with_suffix(".marks"))
+    left = _settled(job, files.with_suffix(".marks"))
     own = [mark for mark in left if mark.job == job.id]
+    again = f"sbatch {shlex.quote(str(files.with_suffix('.sh')))}"
+    for record in _all(job, files, left, own):
+        yield record.but(command=again)
+
+
+def _all(job: Job, files: Path, left: list[Mark], own: list[Mark]) -> Iterator[Record]:
+    """The records of each start; the last one says how the job ended."""
     for mark in own[:-1]:
         yield from _requeued(job, mark, _found(files, mark))
     unreadable: list[str] = []
@@ -74,6 +85,17 @@ def records_of(run: JobRun, job: Job, out: Path) -> Iterator[Record]:
         if mark.job != job.id and mark.exit_code is not None:
             for record in _found(files, mark):
                 yield _placed(record, job, job.trials[0], {"job": mark.job, "nodes": mark.host})
+
+
+def _settled(job: Job, path: Path) -> list[Mark]:
+    """A job's marks, once its end is among them: a shared file system may be a little late."""
+    deadline = time.monotonic() + SETTLING_SECONDS
+    while True:
+        left = marks(path)
+        ended = any(mark.job == job.id and mark.exit_code is not None for mark in left)
+        if ended or job.state not in ("COMPLETED", "FAILED") or time.monotonic() > deadline:
+            return left
+        time.sleep(0.5)
 
 
 def _found(files: Path, mark: Mark, unreadable: list[str] | None = None) -> list[Record]:
@@ -131,6 +153,8 @@ def _end(job: Job) -> str:
     detail = job.reason
     if job.state == "FAILED" and code not in ("", "0"):
         detail = f"exit code {code}"
+    elif job.state == "CANCELLED" and not detail.startswith("by "):
+        detail = ""  # Why it had been waiting.
     elif job.state == "TIMEOUT" and job.facts.get("limit"):
         detail = f"its time limit was {job.facts['limit']}"
     return f"Slurm job {job.id}: {job.state}{where}{f' ({detail})' if detail else ''}"

@@ -145,6 +145,26 @@ class Order:
         return [one for one in found if one is not None]
 
 
+def kinds(orders: Sequence[Order]) -> list[str]:
+    """What each of several orders is known by; what else they differ in where that is needed."""
+    names = [order.kind for order in orders]
+    found = []
+    for order, name in zip(orders, names, strict=True):
+        alike = [other for other, twin in zip(orders, names, strict=True) if twin == name]
+        differing = {
+            key
+            for other in alike
+            for key in other.options.keys() | order.options.keys()
+            if other.options.get(key) != order.options.get(key)
+        }
+        more = [f"{key}={order.options[key]}" for key in sorted(differing & order.options.keys())]
+        found.append(",".join([name, *more]))
+    if len(set(found)) < len(found):
+        twice = next(name for name in found if found.count(name) > 1)
+        raise UsageError(f"two of the --slurm ask for the same: {twice}")
+    return found
+
+
 def tasks_of(trial: Trial) -> int:
     """How many processes a trial's job starts."""
     return trial.hosts if trial.processes == "host" else trial.devices

@@ -40,6 +40,7 @@ def _values(row: Row) -> dict[str, Any]:
     settings = row.record.settings or {}
     image = row.network.image if row.network else trial["image_size"]
     on_cpu = settings.get("device", "cpu") == "cpu"
+    job = row.record.machine.get("slurm", {})  # What was allocated, which is what they told.
     return trial | data | {
         "low": row.low,
         "high": row.high,
@@ -51,9 +52,9 @@ def _values(row: Row) -> dict[str, Any]:
         "energy": data["energy"] and data["energy"]["status"],
         "Mean_Time_Per_Step": data["mean_time_per_step"],
         "Speed_Jitter": data["speed_jitter"],
-        "gpu_type": None if on_cpu else settings.get("device_name"),
-        "num_gpu": 0 if on_cpu else row.trial.devices,
-        "staged_from": trial["data"],
+        "gpu_type": job.get("gpu_type") or (None if on_cpu else settings.get("device_name")),
+        "num_gpu": job.get("num_gpu", 0 if on_cpu else row.trial.devices),
+        "staged_from": trial["staged"].partition("=")[0] if trial["staged"] else trial["data"],
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,7 +85,7 @@ class JobRun(_Frozen):
         """Whether every job is."""
         return all(job.over for job in self.jobs)
 
-    def with_jobs(self, jobs: Iterator[Job] | tuple[Job, ...]) -> JobRun:
+    def with_jobs(self, jobs: Iterable[Job]) -> JobRun:
         """The run with its jobs as they are now."""
         return self.model_copy(update={"jobs": tuple(jobs)})
 
