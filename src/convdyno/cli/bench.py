@@ -212,7 +212,7 @@ def measured(given: dict[str, Any], command: str) -> tuple[list[Cell], Certifica
     labels, out, quiet = parse.labels(given["label"] or ()), given["out"], given["as_json"]
     with launcher(**{name: given[name] for name in FAR}, out=out, quiet=quiet) as there:
         trials = make_trials(there, given)
-        certificates = _certificates(trials, out, quiet)
+        certificates = certificates_of(trials, out, quiet)
         with _staged(trials, given["stage_from"], quiet) as placed:
             there.check(placed)
             about = {"command": command, "labels": labels}
@@ -297,7 +297,7 @@ def _run(
     return cells
 
 
-def _certificates(trials: list[Trial], out: Path, quiet: bool) -> Certificates:
+def certificates_of(trials: list[Trial], out: Path, quiet: bool) -> Certificates:
     """Before engines are compared: the proofs that they compute the same, stored or made now."""
     from convdyno.cli.certify import certificates
     from convdyno.engines import registry
