@@ -6,6 +6,7 @@ ConvdynoError                 one clear sentence; carries the exit code
 │   ├── NotInstalled          an optional part is missing; names the install command
 │   ├── BadBlueprint          a network that cannot be built; names the node
 │   ├── BadStore              a results folder or record that cannot be used
+│   ├── BadSweep              a file of a sweep that cannot be used; names the line
 │   ├── BadWeights            a file of weights that is broken or another network's
 │   ├── BadData               a data set that is damaged, or a path that is none
 │   ├── HostsNotReady         hosts that trials cannot run on; a sentence for each
@@ -51,6 +52,10 @@ class BadBlueprint(UsageError):
 
 class BadStore(UsageError):
     """A results folder or a record that cannot be read or written."""
+
+
+class BadSweep(UsageError):
+    """A file of a sweep that is no TOML, or says what nothing can do."""
 
 
 class BadWeights(UsageError):

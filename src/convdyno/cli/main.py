@@ -19,6 +19,7 @@ from convdyno.cli import (
     listing,
     results,
     show,
+    sweep,
     train,
     weights,
 )
@@ -34,8 +35,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 COMMANDS = (
-    bench.bench, train.train, evaluate.eval_, certify.certify, listing.list_, show.show,
-    doctor.doctor,
+    bench.bench, sweep.sweep, train.train, evaluate.eval_, certify.certify, listing.list_,
+    show.show, doctor.doctor,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(name=command.__name__.rstrip("_"), epilog=command.__globals__["EXAMPLES"])(command)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,6 +60,12 @@ class Store:
         path = self._certificate_path(certificate.network, certificate.kernels)
         write_whole(path, certificate.model_dump_json(indent=1))
         return path
+
+    def certificates(self) -> Iterator[Certificate]:
+        """All certificates that can be read."""
+        for path in sorted((self.folder / "certificates").glob("*.json")):
+            with suppress(OSError, ValidationError):
+                yield Certificate.model_validate_json(path.read_bytes())
 
     def _certificate_path(self, network: str, kernels: str) -> Path:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{network}-{kernels}")

@@ -1,0 +1,197 @@
+"""A sweep for people and for machines: its plan before, and how everything stands after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from convdyno import __version__
+from convdyno.report.rows import row
+from convdyno.report.words import clock, noun, rate
+from convdyno.results.index import Head
+from convdyno.results.record import Record
+from convdyno.trial.spec import Trial
+
+FORMAT = 1
+Times = tuple[float | None, float]
+"""Seconds that are expected, if anything is known, and at the most."""
+
+
+class Planned(Protocol):
+    """A trial of the plan, and how it stands."""
+
+    @property
+    def trial(self) -> Trial:
+        """What is run."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What its record is called by."""
+
+    @property
+    def standing(self) -> str:
+        """new, interrupted, done, failed, skipped or elsewhere."""
+
+    @property
+    def head(self) -> Head | None:
+        """The record that says so."""
+
+    @property
+    def reason(self) -> str:
+        """Why it stands so."""
+
+
+class Agenda(Protocol):
+    """The plan."""
+
+    @property
+    def planned(self) -> Sequence[Planned]:
+        """All of it, in the order of the file."""
+
+
+def plan_lines(agenda: Agenda, groups: Sequence[Sequence[Planned]], times: Times) -> list[str]:
+    """What is about to happen, and when it will be over."""
+    counts = _counts(agenda)
+    words = {
+        "done": "done before",
+        "failed": "failed before (--retry failed tries again)",
+        "skipped": "skipped before",
+        "interrupted": "to go on with",
+        "new": "to run",
+    }
+    parts = [f"{counts[name]} {text}" for name, text in words.items() if counts.get(name)]
+    lines = [f"{noun(len(agenda.planned), 'cell')}: {', '.join(parts)}"]
+    if groups:
+        largest = max(map(len, groups))
+        expected, most = times
+        about = f"about {clock(expected)} if it is as before, " if expected is not None else ""
+        end = time.strftime("%a %H:%M", time.localtime(time.time() + most))
+        lines.append(
+            f"{noun(len(groups), 'group')} of up to {largest} measured in turns; "
+            f"{about}at most {clock(most)}, so by {end}"
+        )
+    return lines
+
+
+def plan_document(
+    title: str,
+    agenda: Agenda,
+    groups: Sequence[Sequence[Planned]],
+    times: Times,
+    commands: Mapping[str, str],
+) -> dict[str, Any]:
+    """The plan for machines: every trial, its group and how it stands."""
+    numbers = {id(one): n for n, group in enumerate(groups, 1) for one in group}
+    expected, most = times
+    return {
+        "format": FORMAT,
+        "convdyno": __version__,
+        "title": title,
+        "seconds": {"expected": expected, "most": most},
+        "counts": _counts(agenda),
+        "trials": [
+            {
+                "digest": one.trial.digest,
+                "group": numbers.get(id(one)),
+                "standing": one.standing,
+                "reason": one.reason,
+                "record": one.head.id if one.head else None,
+                "labels": one.labels,
+                "trial": one.trial.model_dump(mode="json"),
+                "command": commands[one.trial.digest],
+            }
+            for one in agenda.planned
+        ],
+    }
+
+
+def outcome_document(
+    title: str,
+    agenda: Agenda,
+    records: Sequence[Record | None],
+    stopped: str | None,
+    folder: Path,
+) -> dict[str, Any]:
+    """How everything stands, for machines; each cell as `bench --json` has it."""
+    cells = []
+    for one, record in zip(agenda.planned, records, strict=True):
+        about = {"standing": one.standing, "labels": one.labels, "digest": one.trial.digest}
+        if record is None:
+            cells.append({"trial": one.trial.model_dump(mode="json")} | about)
+        else:
+            file = str(folder / f"{record.id}.json")
+            cells.append(row(record).to_data() | about | {"record": file})
+    return {
+        "format": FORMAT,
+        "convdyno": __version__,
+        "title": title,
+        "stopped": stopped,
+        "counts": _counts(agenda),
+        "cells": cells,
+    }
+
+
+def outcome_table(agenda: Agenda) -> list[dict[str, Any]]:
+    """A row for each cell: what tells it from the others, and its figures."""
+    axes = varying([one.trial for one in agenda.planned])
+    return [
+        {name: _word(getattr(one.trial, name)) for name in axes}
+        | {
+            "images/s": rate(_figure(one, "images_per_second")),
+            "95 % interval": _interval(one),
+            "rounds": str(_figure(one, "rounds") or "-"),
+            "standing": one.standing,
+        }
+        for one in agenda.planned
+    ]
+
+
+def outcome_lines(agenda: Agenda, stopped: str | None, folder: Path) -> list[str]:
+    """What went wrong or is left, and what to do next."""
+    failed = [one for one in agenda.planned if one.standing in ("failed", "skipped")]
+    lines = [f"{one.trial.label}: {one.standing}: {one.reason}" for one in failed]
+    counts = _counts(agenda)
+    left = counts.get("new", 0) + counts.get("interrupted", 0)
+    elsewhere = counts.get("elsewhere", 0)
+    if stopped:
+        lines.append(
+            f"stopped by {stopped} with {noun(left, 'cell')} left: the same command goes on"
+        )
+    if elsewhere:
+        lines.append(f"{noun(elsewhere, 'cell')} being measured by another process")
+    if counts.get("done"):
+        lines.append(f"`convdyno report {folder}` shows the {noun(counts['done'], 'record')}")
+    return lines
+
+
+def varying(trials: Sequence[Trial]) -> list[str]:
+    """The fields in which these trials differ; always the network and the engine."""
+    first = trials[0]
+    found = {"network", "engine"}
+    for trial in trials[1:]:
+        found.update(first.differs_in(trial))
+    return [name for name in Trial.model_fields if name in found]
+
+
+def _counts(agenda: Agenda) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for one in agenda.planned:
+        counts[one.standing] = counts.get(one.standing, 0) + 1
+    return counts
+
+
+def _figure(one: Planned, name: str) -> Any:
+    return one.head.figures.get(name) if one.head else None
+
+
+def _interval(one: Planned) -> str:
+    low, high = _figure(one, "low"), _figure(one, "high")
+    return f"{rate(low)} to {rate(high)}" if low is not None and high is not None else "-"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    return "auto" if value is None else str(getattr(value, "kind", value))

@@ -1,0 +1,160 @@
+"""Claims: which process is measuring which cell of a results folder now.
+
+A claim is a small file `.claims/CELL` that says who holds it. On this machine its lock tells
+whether the holder lives, however it ended; where locks do not work or do not reach (another host, a
+file system without them), its process number and the time until which it may last do.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from convdyno.errors import BadStore
+
+FOLDER = ".claims"
+LOOKS, LOOK_SECONDS = 10, 0.02
+"""How often, and how long apart, a lock is tried whose holder cannot be told."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who measures a cell."""
+
+    host: str
+    pid: int
+    started: float
+    """When that process was started, which tells it from a later one of the same number."""
+    since: float
+    until: float
+    """When it will have ended, at the latest."""
+
+    def __str__(self) -> str:
+        since = time.strftime("%H:%M:%S", time.localtime(self.since))
+        return f"process {self.pid} on {self.host} since {since}"
+
+    @property
+    def here(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.host == socket.gethostname()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may still be at work, as far as can be told without its lock."""
+        if not self.here:
+            return time.time() < self.until
+        try:
+            return abs(psutil.Process(self.pid).create_time() - self.started) < 1
+        except psutil.Error:
+            return False
+
+
+class Claim:
+    """A cell that this process has to itself until it lets go, or ends."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path, self._descriptor = path, descriptor
+
+    def release(self) -> None:
+        """Let others have it; a second time does nothing."""
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                self._path.unlink()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def claim(folder: Path, cell: str, seconds: float) -> Claim | Holder:
+    """Take a cell for so long at the most; if somebody has it, who that is."""
+    path = folder / FOLDER / cell
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as wrong:
+            raise BadStore(
+                f"results cannot be written to {str(folder)!r}: {wrong.strerror}. "
+                "Choose another folder with --out."
+            ) from None
+        taken = _take(descriptor, seconds)
+        if taken is None and not _replaced(path, descriptor):
+            return Claim(path, descriptor)
+        os.close(descriptor)
+        if taken is not None:
+            return taken
+
+
+def holders(folder: Path) -> Iterator[tuple[str, Holder]]:
+    """The cells that somebody measures now, and who."""
+    for path in sorted((folder / FOLDER).glob("*")):
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                locked = _lock(descriptor)
+                holder = _holder(descriptor)
+                if holder and (locked is False or (holder.alive and not (locked and holder.here))):
+                    yield path.name, holder
+            finally:
+                os.close(descriptor)
+
+
+def _take(descriptor: int, seconds: float) -> Holder | None:
+    """Lock the file and write our name into it; or whoever has it."""
+    for _ in range(LOOKS):
+        locked = _lock(descriptor)
+        holder = _holder(descriptor)
+        if locked is not False or (holder and holder.alive):
+            break
+        time.sleep(LOOK_SECONDS)  # Somebody only looks, or has not written its name yet.
+    if locked is False:
+        return holder or Holder("an unknown host", 0, 0.0, time.time(), time.time())
+    if holder and holder.alive and not (locked and holder.here):
+        return holder
+    now = time.time()
+    mine = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": psutil.Process().create_time(),
+        "since": now,
+        "until": now + seconds,
+    }
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(mine).encode(), 0)
+    return None
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Whether the file could be locked; None where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _holder(descriptor: int) -> Holder | None:
+    try:
+        data: dict[str, Any] = json.loads(os.pread(descriptor, 4096, 0))
+        return Holder(**data)
+    except (ValueError, TypeError):
+        return None
+
+
+def _replaced(path: Path, descriptor: int) -> bool:
+    """Whether the file was taken away by its former holder just before we locked it."""
+    try:
+        return os.fstat(descriptor).st_ino != path.stat().st_ino
+    except FileNotFoundError:
+        return True

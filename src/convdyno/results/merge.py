@@ -1,0 +1,101 @@
+"""Stores from several machines into one: every record once, none changed, none averaged.
+
+A record that is there already is left; one that is there in an earlier state is replaced by the
+later; and if another record has its name, it gets a name of its own, always the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from convdyno.errors import BadStore
+from convdyno.results.machines import kind
+from convdyno.results.record import Record
+from convdyno.results.store import Store, read_record
+
+
+@dataclass
+class Merged:
+    """What became of the records of one store."""
+
+    source: Path
+    added: list[str] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Old name to new, where another record had the name; these are among `added`."""
+    present: int = 0
+    """Records that were there already."""
+    skipped: list[str] = field(default_factory=list)
+    """A sentence for each file that was left out."""
+    machines: Counter[str] = field(default_factory=Counter)
+    """Records of each kind of machine."""
+
+
+def merge(source: Path, target: Store) -> Merged:
+    """Take over what another store has: records, and certificates that are missing."""
+    if source.resolve() == target.folder.resolve():
+        raise BadStore(f"{str(source)!r} is the folder that is merged into: name another")
+    theirs, done = Store(source), Merged(source)
+    for record in theirs.records():
+        done.machines[f"{record.machine.get('host', '?')}: {kind(record.machine)}"] += 1
+        _take(record, target, done)
+    done.skipped += theirs.skipped
+    for certificate in theirs.certificates():
+        own = target.certificate(certificate.network, certificate.kernels)
+        if own is None:
+            target.write_certificate(certificate)
+        elif own.hash != certificate.hash:
+            done.skipped.append(
+                f"the certificate of {certificate.network} ({certificate.kernels}): "
+                "there is another one already"
+            )
+    return done
+
+
+def _take(record: Record, target: Store, done: Merged) -> None:
+    name, there = record.id, _there(target, record.id)
+    if there is not None and not _one(record, there):
+        record = record.but(id=f"{name}-{_fingerprint(record)[:8]}")
+        there = _there(target, record.id)
+    if there is None:
+        target.write(record)
+        done.added.append(record.id)
+        if record.id != name:
+            done.renamed[name] = record.id
+    elif _progress(record) > _progress(there):
+        target.write(record)
+        done.updated.append(record.id)
+    else:
+        done.present += 1
+
+
+def _there(target: Store, name: str) -> Record | None:
+    """The record of that name, if there is a readable one; a damaged one is replaced."""
+    with suppress(BadStore):
+        return read_record(target.folder / f"{name}.json")
+    return None
+
+
+def _one(a: Record, b: Record) -> bool:
+    """Whether two are states of one record: made at one moment, of one trial, on one machine."""
+    return (a.created, a.trial_digest, a.machine.get("host")) == (
+        b.created,
+        b.trial_digest,
+        b.machine.get("host"),
+    )
+
+
+def _progress(record: Record) -> tuple[int, bool]:
+    """How far a record has come."""
+    blocks = sum(len(process.blocks) for process in record.processes)
+    return blocks, record.status != "interrupted"
+
+
+def _fingerprint(record: Record) -> str:
+    """What tells records of one name apart, and stays as it is when they grow."""
+    text = f"{record.created} {record.trial_digest} {record.machine.get('host')}"
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,277 @@
+"""A sweep on the stage: groups of cells, each measured in turns, until nothing is left to do.
+
+Every cell is claimed while it is measured, so that two sweeps on one store never run the same one.
+Whatever ended an earlier sweep, this one goes on: measured cells are left, cells that were
+interrupted are taken up with the rounds that they have.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from convdyno.launch.crew import Team
+from convdyno.results import machines
+from convdyno.results.claims import Claim, claim
+from convdyno.results.index import Index
+from convdyno.results.record import Record, new_record
+from convdyno.results.store import Store, read_record
+from convdyno.stage.agenda import (
+    OPEN,
+    Agenda,
+    Planned,
+    cell_name,
+    grouped,
+    in_random_order,
+)
+from convdyno.stage.narrator import Narrator
+from convdyno.stage.rounds import Cell, Limits, Stage, Stopped
+from convdyno.stats.figures import figures
+from convdyno.stats.plan import Goal
+from convdyno.trial.spec import Trial
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+CROWDED = "ran out of memory beside other cells: to be measured alone"
+SLACK_SECONDS = 600.0
+"""What a group may take besides its budget: staging, certificates, the last turn."""
+
+Prepare = Callable[[Sequence[Trial]], AbstractContextManager[Sequence[Trial]]]
+"""Makes ready what trials need, and gives them as workers get them."""
+
+
+@dataclass
+class Means:
+    """What a sweep needs of its surroundings."""
+
+    goal: Goal
+    limits: Limits
+    """The budget is one cell's."""
+    start: Callable[[Trial], Team]
+    alone: Callable[[Trial], bool]
+    prepare: Prepare
+    machine: dict[str, Any]
+    command: str
+    together: int
+    """Cells that are measured in turns at the most: each is a live process."""
+    seed: int
+    """Of the order."""
+    narrator: Narrator = field(default_factory=Narrator)
+    quiet: bool = False
+
+
+class SweepRun:
+    """Runs what is left of an agenda; `signal` is what ended it early."""
+
+    def __init__(self, agenda: Agenda, store: Store, means: Means) -> None:
+        self.agenda, self._store, self._means = agenda, store, means
+        self._index = Index(store.folder, figures)
+        self._kind = machines.kind(means.machine)
+        self._together = means.together
+        self._began, self._cells_done = time.monotonic(), 0
+        self._stage: Stage | None = None
+        self._preparing = False
+        self.signal: signal.Signals | None = None
+
+    def groups(self) -> list[list[Planned]]:
+        """What is left, in the groups and the order in which it will be measured."""
+        return in_random_order(grouped(self.agenda.left, self._together), self._means.seed)
+
+    def run(self) -> None:
+        """Measure group after group; signals end it after the turn that is being measured."""
+        busy: list[Planned] = []
+        with self._listening():
+            try:
+                busy = self._all(self.groups())
+                # What others were measuring may be done by now, or left over.
+                busy = self._all([[one] for one in busy])
+            except KeyboardInterrupt:
+                self.signal = self.signal or signal.SIGINT
+            finally:
+                self._means.narrator.clear()
+        self._look()
+        for one in busy:
+            if one.standing in OPEN:
+                one.standing = "elsewhere"
+
+    def seconds_left(self, cells: Sequence[Planned]) -> tuple[float | None, float]:
+        """How long these will take: as cells took so far, if any did; and at the most."""
+        most = self._means.limits.budget_seconds * len(cells)
+        if self._cells_done:
+            each = (time.monotonic() - self._began) / self._cells_done
+            return min(each * len(cells), most), most
+        known = [self.agenda.earlier_seconds(one.trial.engine) for one in cells]
+        expected = sum(filter(None, known)) if cells and all(known) else None
+        return (min(expected, most) if expected is not None else None), most
+
+    def _all(self, waiting: list[list[Planned]]) -> list[Planned]:
+        """Measure all groups; what others are measuring meanwhile comes back."""
+        busy: list[Planned] = []
+        number = 0
+        while waiting:
+            self._heed()
+            group = waiting.pop(0)
+            number += 1
+            self._tell(number, group, waiting)
+            crowded = self._group(group, busy)
+            if crowded:
+                # Beside others it did not fit; whether it fits at all is only known alone.
+                self._together = max(1, self._together // 2)
+                smaller = [part for g in waiting for part in _cut(g, self._together)]
+                crowded.sort(key=lambda one: one.trial.batch)
+                waiting[:] = [*([one] for one in crowded), *smaller]
+        return busy
+
+    def _group(self, group: list[Planned], busy: list[Planned]) -> list[Planned]:
+        """Measure a group; cells that ran out of memory beside others come back."""
+        limits = self._means.limits
+        lasting = len(group) * limits.budget_seconds + limits.silence_seconds + SLACK_SECONDS
+        with ExitStack() as held:
+            mine: list[Planned] = []
+            for one in group:
+                found = claim(self._store.folder, cell_name(one.trial, self._kind), 2 * lasting)
+                if isinstance(found, Claim):
+                    held.callback(found.release)
+                    mine.append(one)
+                else:
+                    busy.append(one)
+                    self._say(f"{one.trial.label} is being measured by {found}")
+            # Others may have measured it between our last look and our claim.
+            self._look()
+            mine = [one for one in mine if one.standing in OPEN and not self._skip(one)]
+            if not mine:
+                return []
+            cells = self._measure(mine)
+            self._cells_done += len(mine)
+            crowded = [o for o, c in zip(mine, cells, strict=True) if c.record.reason == CROWDED]
+            self._look()
+            return crowded
+
+    def _measure(self, group: list[Planned]) -> list[Cell]:
+        means = self._means
+        with ExitStack() as kept:
+            self._preparing = True
+            try:
+                self._heed()
+                placed = kept.enter_context(means.prepare([one.trial for one in group]))
+            finally:
+                self._preparing = False
+            cells = [self._cell(one, trial) for one, trial in zip(group, placed, strict=True)]
+            self._part(cells, group)
+            budget = means.limits.budget_seconds * len(cells)
+            limits = replace(means.limits, budget_seconds=budget)
+            stage = Stage(cells, means.goal, limits, self._store, means.narrator, means.start)
+            self._stage = stage
+            try:
+                self._heed()
+                stage.run()
+            finally:
+                self._stage = None
+            if len(cells) > 1:
+                for cell in cells:
+                    self._forgive(cell)
+        return cells
+
+    def _cell(self, one: Planned, placed: Trial) -> Cell:
+        """The cell with a record to go on with, or a new one."""
+        record = self._taken_up(one) or self._new(one)
+        return Cell(
+            record,
+            self._means.alone(one.trial),
+            placed=placed if placed != one.trial else None,
+            probed=bool(record.peaks),
+        )
+
+    def _taken_up(self, one: Planned) -> Record | None:
+        """The record that an earlier run of this very machine has left unfinished."""
+        if one.former is None or one.former.status not in ("interrupted", "skipped"):
+            return None
+        record = read_record(self._store.folder / f"{one.former.id}.json")
+        if record.status == "skipped":
+            return self._new(one).but(id=record.id)
+        if not machines.same(record.machine, self._means.machine):
+            return None
+        labels = record.labels | one.labels
+        return record.but(reason=None, command=self._means.command, labels=labels)
+
+    def _part(self, cells: list[Cell], group: list[Planned]) -> None:
+        """Let only those be known as one run that are measured in turns from now on, too."""
+        others = [one for one in self.agenda.left if one not in group]
+        parted = {one.former.run for one in others if one.former and one.former.run}
+        again = secrets.token_hex(2)
+        for cell in cells:
+            if cell.record.run in parted:
+                cell.record = cell.record.but(run=f"{cell.record.run}-{again}")
+
+    def _new(self, one: Planned, **facts: Any) -> Record:
+        about = {"machine": self._means.machine, "command": self._means.command}
+        return new_record(one.trial, labels=one.labels, **about, **facts)
+
+    def _skip(self, one: Planned) -> bool:
+        """Write down that a trial is not run, if a smaller batch of it had no room."""
+        smaller = self.agenda.too_large(one)
+        if smaller is None:
+            return False
+        batch = smaller.trial["batch"]
+        reason = f"batch {batch} ran out of memory ({smaller.id}), and this is larger"
+        record = self._new(one, status="skipped", reason=reason)
+        if one.former and one.former.status in ("interrupted", "skipped"):
+            record = record.but(id=one.former.id)
+        self._store.write(record)
+        self._say(f"{one.trial.label} is skipped: {reason}")
+        return True
+
+    def _forgive(self, cell: Cell) -> None:
+        """A cell that had no memory beside others is to be tried alone before that is a result."""
+        if cell.record.status == "oom":
+            cell.record = cell.record.but(status="interrupted", reason=CROWDED)
+            self._store.write(cell.record)
+
+    def _look(self) -> None:
+        """How everything stands now."""
+        self.agenda.look(self._index.heads())
+
+    def _heed(self) -> None:
+        if self.signal:
+            raise Stopped(self.signal.name)
+
+    def _tell(self, number: int, group: list[Planned], waiting: list[list[Planned]]) -> None:
+        expected, most = self.seconds_left([one for g in (group, *waiting) for one in g])
+        left = f"about {_clock(expected)}" if expected is not None else f"at most {_clock(most)}"
+        names = "; ".join(one.trial.label for one in group)
+        self._say(f"group {number} of {number + len(waiting)} ({left} left): {names}")
+
+    def _say(self, sentence: str) -> None:
+        if not self._means.quiet:
+            self._means.narrator.say(sentence)
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Signals that mean "stop soon" end the sweep after a turn; a second one at once."""
+
+        def heed(number: int, _: object) -> None:
+            again, self.signal = self.signal is not None, signal.Signals(number)
+            if again or self._preparing:
+                raise Stopped(self.signal.name)
+            if self._stage is not None:
+                self._stage.stop(self.signal.name)
+
+        before = {number: signal.signal(number, heed) for number in STOPPING}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _cut(group: list[Planned], most: int) -> list[list[Planned]]:
+    return [group[n : n + most] for n in range(0, len(group), most)]
+
+
+def _clock(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
