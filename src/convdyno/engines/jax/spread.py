@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 from jax.extend.backend import register_backend_factory
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from convdyno.blueprint.graph import is_state
@@ -167,11 +168,13 @@ class Together:
     def __init__(self, devices: Sequence[jax.Device], compress: str) -> None:
         self._mesh = Mesh(np.array(devices), AXIS)
         self._local = [one for one in devices if one.process_index == jax.process_index()]
-        self.exchange = Exchange(partial(_average, compress, len(devices)), _own_key)
+        halve = compress == "bf16"
+        average = partial(_average_in_bf16, len(devices)) if halve else _average
+        self.exchange = Exchange(average, _own_key)
         self.facts = {
             "devices": len(devices),
             "processes": len({one.process_index for one in devices}),
-            "gradients": "bfloat16" if compress == "bf16" else "float32",
+            "gradients": "bfloat16" if halve else "float32",
         }
 
     def compiled(self, step: Step) -> Any:
@@ -257,12 +260,29 @@ def _layout(state: State) -> State:
     return State(SAME, OWN, SAME, SAME, SAME, SAME, average)  # type: ignore[arg-type]
 
 
-def _average(compress: str, count: int, gradients: Arrays) -> Arrays:
+def _average(gradients: Arrays) -> Arrays:
     """The mean over all devices."""
-    if compress != "bf16":
-        return lax.pmean(gradients, AXIS)
-    total = lax.psum({n: g.astype(jnp.bfloat16) for n, g in gradients.items()}, AXIS)
-    return {name: g.astype(jnp.float32) / count for name, g in total.items()}
+    return lax.pmean(gradients, AXIS)
+
+
+def _average_in_bf16(count: int, gradients: Arrays) -> Arrays:
+    """The mean over all devices, in bf16 on the wire.
+
+    XLA sums bf16 in float32 on a CPU and exchanges that; so each device gets its share of all
+    gradients as integers, averages it and hands it on.
+    """
+    flat, restore = ravel_pytree(gradients)
+    shares = jnp.pad(_to_bits(flat), (0, -len(flat) % count)).reshape(count, -1)
+    mine = _from_bits(lax.all_to_all(shares, AXIS, 0, 0)).mean(0)
+    return restore(_from_bits(lax.all_gather(_to_bits(mine), AXIS, tiled=True))[: len(flat)])
+
+
+def _to_bits(array: jax.Array) -> jax.Array:
+    return lax.bitcast_convert_type(array.astype(jnp.bfloat16), jnp.uint16)
+
+
+def _from_bits(array: jax.Array) -> jax.Array:
+    return lax.bitcast_convert_type(array, jnp.bfloat16).astype(jnp.float32)
 
 
 def _own_key(key: jax.Array) -> jax.Array:
