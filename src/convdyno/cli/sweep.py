@@ -235,7 +235,7 @@ def _report(run: SweepRun, wanted: Sweep, out: Path, as_json: bool) -> None:
     stopped = run.signal.name if run.signal else None
     if as_json:
         records = [
-            read_record(out / f"{one.head.id}.json") if one.head else None for one in agenda.planned
+            read_record(out / one.head.file) if one.head else None for one in agenda.planned
         ]
         typer.echo(to_json(outcome_document(wanted.title, agenda, records, stopped, out)))
     else:

@@ -24,11 +24,11 @@ class Archived:
 
 
 def archive(
-    folder: Path, ids: Iterable[str], *, derived: bool, today: datetime.date | None = None
+    folder: Path, names: Iterable[str], *, derived: bool, today: datetime.date | None = None
 ) -> Archived:
-    """Move these records, and what was made of them if that is `derived`, into a new folder."""
+    """Move these files of records, and what was made of them if `derived`, into a new folder."""
     target = _new_folder(folder / FOLDER, today or datetime.date.today())
-    files = [folder / f"{name}.json" for name in ids]
+    files = [folder / name for name in names]
     others = [path for pattern in DERIVED for path in folder.glob(pattern)] if derived else []
     try:
         target.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """The heads of all records of a folder, without reading what has not changed.
 
-What was read is remembered in one file, `.index.json`. It is safe to lose, and to be written by
+What was read is remembered in one file, `.index`. It is safe to lose, and to be written by
 several processes at once: whatever it does not know, or knows of another state of a file, is read
 from the records themselves.
 """
@@ -21,7 +21,7 @@ from convdyno.errors import BadStore
 if TYPE_CHECKING:
     from convdyno.results.record import Record
 
-NAME = ".index.json"
+NAME = ".index"
 Figures = Callable[["Record"], dict[str, Any]]
 """What is derived of a record and remembered with its head."""
 
@@ -30,6 +30,8 @@ Figures = Callable[["Record"], dict[str, Any]]
 class Head:
     """A record without its samples."""
 
+    file: str
+    """Its name in the folder."""
     id: str
     created: str
     status: str
@@ -119,7 +121,7 @@ class Index:
         from convdyno.results.store import read_record
 
         try:
-            return asdict(head_of(read_record(self._folder / name), self._figures)), ""
+            return asdict(head_of(name, read_record(self._folder / name), self._figures)), ""
         except BadStore as wrong:
             return None, str(wrong)
 
@@ -143,11 +145,12 @@ class Index:
                 part.unlink(missing_ok=True)
 
 
-def head_of(record: Record, figures: Figures) -> Head:
+def head_of(file: str, record: Record, figures: Figures) -> Head:
     """What is remembered of a record."""
     from convdyno.results.machines import kind
 
     return Head(
+        file=file,
         id=record.id,
         created=record.created,
         status=record.status,

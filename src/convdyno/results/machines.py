@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,11 @@ def kind(machine: Mapping[str, Any]) -> str:
     parts = [cpu, f"{cores} core{'s' * (cores != 1)}"] if cores else [cpu]
     gpus = Counter(str(gpu.get("name", "GPU")) for gpu in machine.get("gpus") or ())
     return ", ".join([*parts, *(f"{count} x {name}" for name, count in gpus.items())])
+
+
+def cell_name(digest: str, kind: str) -> str:
+    """What a trial on a kind of machine is claimed by."""
+    return f"{digest[:24]}-{hashlib.sha256(kind.encode()).hexdigest()[:8]}"
 
 
 def same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

@@ -6,7 +6,6 @@ kind, and no label of it says otherwise. One that was left `interrupted` never c
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -137,11 +136,6 @@ class Agenda:
 def kin(trial: dict[str, Any]) -> str:
     """What a trial, without its defaults, shares with the same one at other batches."""
     return json.dumps({k: v for k, v in trial.items() if k != "batch"}, sort_keys=True)
-
-
-def cell_name(trial: Trial, kind: str) -> str:
-    """What a trial on a kind of machine is claimed by."""
-    return f"{trial.digest[:24]}-{hashlib.sha256(kind.encode()).hexdigest()[:8]}"
 
 
 def grouped(planned: Sequence[Planned], together: int) -> list[list[Planned]]:

@@ -19,13 +19,13 @@ from convdyno.launch.crew import Team
 from convdyno.results import machines
 from convdyno.results.claims import Claim, claim
 from convdyno.results.index import Index
+from convdyno.results.machines import cell_name
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store, read_record
 from convdyno.stage.agenda import (
     OPEN,
     Agenda,
     Planned,
-    cell_name,
     grouped,
     in_random_order,
 )
@@ -133,7 +133,9 @@ class SweepRun:
         with ExitStack() as held:
             mine: list[Planned] = []
             for one in group:
-                found = claim(self._store.folder, cell_name(one.trial, self._kind), 2 * lasting)
+                found = claim(
+                    self._store.folder, cell_name(one.trial.digest, self._kind), 2 * lasting
+                )
                 if isinstance(found, Claim):
                     held.callback(found.release)
                     mine.append(one)
@@ -190,7 +192,7 @@ class SweepRun:
         """The record that an earlier run of this very machine has left unfinished."""
         if one.former is None or one.former.status not in ("interrupted", "skipped"):
             return None
-        record = read_record(self._store.folder / f"{one.former.id}.json")
+        record = read_record(self._store.folder / one.former.file)
         if record.status == "skipped":
             return self._new(one).but(id=record.id)
         if not machines.same(record.machine, self._means.machine):
