@@ -118,7 +118,7 @@ class Stage:
             self._finish(f"the budget ended while {end}")
         except KeyboardInterrupt as end:
             for cell in self._alive():
-                self._write(cell, reason=f"stopped by {end or 'Ctrl-C'}")
+                self._write(cell, reason=f"stopped by {str(end) or 'Ctrl-C'}")
             raise
         else:
             self._finish("the budget ended before its first turn")
