@@ -165,11 +165,13 @@ class FarLink(PipeLink):
         """End it there, and the line to it; a tether that does not answer is ended from here."""
         if self._stderr.closed:
             return
-        if not kindly:
-            self.signal(signal.SIGKILL)
-        since = self._asked or time.monotonic()
+        if kindly:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(GRACE_SECONDS)
+        self.signal(signal.SIGKILL)
+        asked = self._asked or time.monotonic()
         try:
-            self.process.wait(max(0.0, since + GRACE_SECONDS - time.monotonic()))
+            self.process.wait(max(0.0, asked + GRACE_SECONDS - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._end_tether()
         with contextlib.suppress(ProcessLookupError):
