@@ -11,6 +11,7 @@ from convdyno import __version__
 from convdyno.cli import (
     bench,
     certify,
+    compare,
     data,
     data_speed,
     doctor,
@@ -35,8 +36,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 COMMANDS = (
-    bench.bench, sweep.sweep, train.train, evaluate.eval_, certify.certify, listing.list_,
-    show.show, doctor.doctor,
+    bench.bench, sweep.sweep, train.train, evaluate.eval_, certify.certify,
+    compare.compare, listing.list_, show.show, doctor.doctor,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(name=command.__name__.rstrip("_"), epilog=command.__globals__["EXAMPLES"])(command)

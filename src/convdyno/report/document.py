@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from convdyno import __version__
 from convdyno.report.ladders import Climbed
@@ -16,6 +16,7 @@ from convdyno.results.certificate import Certificate
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, compare
 from convdyno.stats.records import comparable, paired
+from convdyno.trial.spec import Trial
 
 FORMAT = 1
 
@@ -36,19 +37,21 @@ def compare_records(
     the same function.
     """
     pairs = comparable(records)
-    doubts = {(a, b): _doubt(records[a], records[b], certificates or {}) for a, b in pairs}
+    doubts = {
+        (a, b): doubt(records[a].trial, records[b].trial, certificates or {}) for a, b in pairs
+    }
     tested = [pair for pair in pairs if not doubts[pair]]
     looks = max((record.looks for record in records), default=1)
     found = compare([paired(records[a], records[b]) for a, b in tested], looks=looks)
     judged = dict(zip(tested, found, strict=True))
-    return [(a, b, judged.get((a, b)) or _refusal(doubts[a, b])) for a, b in pairs]
+    return [(a, b, judged.get((a, b)) or refusal(doubts[a, b])) for a, b in pairs]
 
 
-def _doubt(a: Record, b: Record, certificates: Certificates) -> str:
+def doubt(a: Trial, b: Trial, certificates: Certificates) -> str:
     """Why two cells may not be compared; nothing if they may."""
-    if not {"engine", "kernels"} & set(a.trial.differs_in(b.trial)):
+    if (a.engine, a.kernels) == (b.engine, b.kernels):
         return ""
-    for trial in (a.trial, b.trial):
+    for trial in (a, b):
         certificate = certificates.get((trial.network, trial.kernels))
         proof = certificate.proof(trial.engine) if certificate else None
         if proof is None:
@@ -62,7 +65,14 @@ CONDITIONS = ("device", "layout", "compiled", "threads")
 """What `auto` may become, and two engines may choose differently."""
 
 
-def differing(records: Sequence[Record]) -> dict[str, list[Any]]:
+class Settled(Protocol):
+    """Something that was run with known settings."""
+
+    @property
+    def settings(self) -> Mapping[str, Any] | None: ...
+
+
+def differing(records: Sequence[Settled]) -> dict[str, list[Any]]:
     """The conditions that were not the same for all of these cells, with each cell's own."""
     found = {}
     for name in CONDITIONS:
@@ -72,7 +82,8 @@ def differing(records: Sequence[Record]) -> dict[str, list[Any]]:
     return found
 
 
-def _refusal(reason: str) -> Comparison:
+def refusal(reason: str) -> Comparison:
+    """A comparison that is not made."""
     return Comparison(None, None, None, None, None, "undecided", 0, reason)
 
 
