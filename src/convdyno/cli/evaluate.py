@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,10 +11,17 @@ from convdyno import __version__
 from convdyno.cli import parse
 from convdyno.errors import BadWeights, TrialFailed, UsageError
 
+if TYPE_CHECKING:
+    from convdyno.launch.crew import Team
+    from convdyno.trial.spec import Trial
+
+KEPT = ("network", "image_size", "classes", "width", "resize", "on_bad")
+"""What evaluation takes over from training besides what can be given anew."""
 EXAMPLES = """\b
 Examples:
   convdyno eval runs/fm --data fashion-mnist --engine jax
   convdyno eval runs/r50/best.safetensors --data imagenet/ --view centre --json
+  convdyno eval runs/r50 --devices 4
 \b
 Exit codes: 0 done, 2 bad usage, 5 the engine failed.
 """
@@ -31,7 +38,9 @@ def eval_(
     engine: Annotated[
         str | None, typer.Option(help="Any engine; default: the one that trained it.")
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Images at a time.", min=1)] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Images at a time on each device.", min=1)
+    ] = None,
     precision: Annotated[
         str, typer.Option(help="fp32, bf16, fp16; weights are stored in float32.")
     ] = "fp32",
@@ -45,12 +54,23 @@ def eval_(
         bool, typer.Option("--full", help="Also each class, and which are confused.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps")] = "auto",
+    devices: Annotated[
+        str | None, typer.Option(help="How many share the images; the counts are the same.")
+    ] = None,
+    cores: Annotated[
+        str, typer.Option(help="CPU cores of each device; auto: an equal share of all.")
+    ] = "auto",
     watchdog: Annotated[str, typer.Option(help="A worker silent for so long has hung.")] = "10m",
+    rank_timeout: Annotated[
+        str, typer.Option(help="One of several devices that is silent for so long is lost.")
+    ] = "20s",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Evaluate a checkpoint: top-1, top-5 and loss over every test image exactly once."""
     from convdyno.blueprint.portable import read_header
     from convdyno.cli.cells import look_into
+    from convdyno.cli.ranks import shared_out
+    from convdyno.cli.where import launcher
     from convdyno.engines import registry
     from convdyno.report.console import Screen
     from convdyno.report.document import to_json
@@ -72,22 +92,22 @@ def eval_(
     engines = registry.chosen(engine or trained.engine)
     if len(engines) != 1:
         raise UsageError(f"evaluation is by one engine, not by {', '.join(engines)}")
-    values: dict[str, Any] = trained.model_dump(mode="json") | {
+    values: dict[str, Any] = {name: getattr(trained, name) for name in KEPT} | {
         "engine": engines[0],
         "mode": "infer",
-        "auxiliary": False,
-        "loss_scale": None,
         "data": data or trained.data,
         "batch": batch or trained.batch,
         "precision": precision,
         "view": view or trained.view,
         "device": device,
-        "kernels": "native",
-        "threads": None,
     }
-    trial = make_trial(**values)
-    look_into(trial.data, "validation")
-    found = _evaluate(file, trial, parse.duration("--watchdog")(watchdog), not raw, full)
+    silence = parse.duration("--watchdog")(watchdog)
+    patience = parse.duration("--rank-timeout")(rank_timeout)
+    with launcher() as there:
+        trial = make_trial(**values, **shared_out(there, devices, cores, device))
+        look_into(trial.data, "validation")
+        team = there.start(trial, patience)
+        found = _evaluate(team, file, trial, silence, not raw, full)
     if as_json:
         about = {name: getattr(trial, name) for name in ("network", "engine", "precision", "data")}
         head = {"format": 1, "convdyno": __version__, "checkpoint": str(file)}
@@ -96,12 +116,11 @@ def eval_(
         Screen().evaluation(str(file), trial, found)
 
 
-def _evaluate(file: Path, trial: Any, silence: float, averaged: bool, full: bool) -> dict[str, Any]:
-    from convdyno.launch.local import LocalWorker
-
-    worker = LocalWorker()
+def _evaluate(
+    team: Team, file: Path, trial: Trial, silence: float, averaged: bool, full: bool
+) -> dict[str, Any]:
     try:
-        found = worker.ask(
+        found = team.ask(
             "evaluate",
             silence=silence,
             checkpoint=str(file),
@@ -114,5 +133,5 @@ def _evaluate(file: Path, trial: Any, silence: float, averaged: bool, full: bool
             raise UsageError(str(failure)) from None
         raise
     finally:
-        worker.end()
+        team.end()
     return {key: value for key, value in found.items() if key != "event"}

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
-import signal
 import sys
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 
 from convdyno.cli import parse
-from convdyno.errors import BadStore, TrialFailed, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from convdyno.launch.local import LocalWorker
-    from convdyno.report.training import Watcher
-    from convdyno.results.runs import RunRecord, Status
-    from convdyno.trial.recipes import Recipe
-    from convdyno.trial.schedule import Schedule
-    from convdyno.trial.training import Training, Watching
+from convdyno.errors import TrialFailed, UsageError
 
 EXAMPLES = """\b
 Examples:
   convdyno train deepmnist --data fashion-mnist --epochs 5 --log-dir runs/fm
   convdyno train resnet50 --data imagenet/ --recipe nvcnn-resnet50 --precision fp16
   convdyno train resnet20 --data cifar10 --recipe cifar-fast --until top1=0.90 --seeds 5
+  convdyno train resnet50 --data imagenet/ --devices 4
 \b
 The same command again goes on where it stopped. Exit codes: 0 done, 2 bad usage,
 5 training failed, 130 or 143 stopped by Ctrl-C or SIGTERM after saving (128 + the signal).
@@ -96,6 +85,20 @@ def train(
     kernels: Annotated[str, typer.Option(help="native, tuned")] = "native",
     threads: Annotated[str, typer.Option(help="CPU threads; auto: one a core.")] = "auto",
     on_bad: Annotated[str, typer.Option(help="Damaged images: error, skip")] = "error",
+    devices: Annotated[
+        str | None, typer.Option(help="How many train together, --batch images on each.")
+    ] = None,
+    cores: Annotated[
+        str, typer.Option(help="CPU cores of each device; auto: an equal share of all.")
+    ] = "auto",
+    exchange: Annotated[str, typer.Option(help="Of gradients: default, horovod")] = "default",
+    bucket_mb: Annotated[
+        str | None, typer.Option(help="Gradients exchanged at a time, in MB (torch).")
+    ] = None,
+    compress: Annotated[str, typer.Option(help="Gradients on the wire: none, bf16")] = "none",
+    accumulate: Annotated[
+        str, typer.Option(help="Parts of a batch that are computed before one exchange.")
+    ] = "1",
     seed: Annotated[int, typer.Option(help="Of weights, order and crops.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="Repeat with so many seeds.", min=1)] = 1,
     until: Annotated[str | None, typer.Option(help="Stop there: top1=0.90.")] = None,
@@ -105,6 +108,9 @@ def train(
     summary_interval: Annotated[str, typer.Option(help="Time between TensorBoard images.")] = "10m",
     keep: Annotated[int, typer.Option(help="Latest checkpoints that stay.", min=1)] = 3,
     watchdog: Annotated[str, typer.Option(help="A worker silent for so long has hung.")] = "10m",
+    rank_timeout: Annotated[
+        str, typer.Option(help="One of several devices that is silent for so long is lost.")
+    ] = "20s",
     resume: Annotated[
         bool, typer.Option("--resume", help="Only go on: an error where nothing was begun.")
     ] = False,
@@ -115,12 +121,14 @@ def train(
     A recipe gives every number; each can be given anew. Any engine goes on from, and evaluates, any
     other engine's checkpoints.
     """
+    from convdyno.cli.follow import run
+    from convdyno.cli.recipe import make_training
+    from convdyno.cli.where import launcher
     from convdyno.report.document import to_json
     from convdyno.report.training import Watcher, document, summary
     from convdyno.trial.training import Watching
 
     given = dict(locals())
-    training = make_training(given)
     watching = Watching(
         display_every=display_every,
         display_seconds=1.0 if sys.stderr.isatty() else 10.0,
@@ -129,19 +137,23 @@ def train(
         keep=keep,
     )
     silence = parse.duration("--watchdog")(watchdog)
+    patience = parse.duration("--rank-timeout")(rank_timeout)
     whole = log_dir or Path("runs") / network.replace(":", "-")
     numbers = range(seed, seed + seeds)
     folders = {n: whole / f"seed-{n}" if seeds > 1 else whole for n in numbers}
     if resume and not any(list(one.glob("checkpoint-*.safetensors")) for one in folders.values()):
         raise UsageError(f"there is nothing to resume in {whole}")
     runs: list[dict[str, Any]] = []
-    for number, folder in folders.items():
-        trial = training.trial.model_copy(update={"seed": number})
-        wanted = training.model_copy(update={"trial": trial})
-        watcher = Watcher(folder, quiet=as_json, table=display_every is not None)
-        runs.append(_run(wanted, watching, folder, silence, watcher))
-        if "signal" in runs[-1]:
-            break
+    with launcher() as there:
+        training = make_training(there, given)
+        start = partial(there.start, rank_seconds=patience)
+        for number, folder in folders.items():
+            trial = training.trial.model_copy(update={"seed": number})
+            wanted = training.model_copy(update={"trial": trial})
+            watcher = Watcher(folder, quiet=as_json, table=display_every is not None)
+            runs.append(run(wanted, watching, folder, silence, watcher, start))
+            if "signal" in runs[-1]:
+                break
     if as_json:
         typer.echo(to_json(document(training, runs)))
     elif seeds > 1:
@@ -157,259 +169,3 @@ def _exit(runs: list[dict[str, Any]]) -> None:
     for run in runs:
         if run["status"] != "finished":
             raise TrialFailed(run["status"], run["reason"])
-
-
-def make_training(given: dict[str, Any]) -> Training:
-    """The recipe with everything that was given anew, fitted to the data."""
-    from convdyno.cli.cells import look_into
-    from convdyno.data.recognise import splits
-    from convdyno.engines import registry
-    from convdyno.trial import recipes
-    from convdyno.trial.spec import make_trial
-    from convdyno.trial.training import Training
-    from convdyno.zoo.registry import build, find
-
-    entry = find(given["network"])
-    chosen = (
-        recipes.find(given["recipe"])
-        if given["recipe"]
-        else recipes.suitable(given["network"], given["data"])
-    )
-    facts, _ = look_into(given["data"], "train")
-    engines = registry.chosen(given["engine"])
-    if len(engines) != 1:
-        raise UsageError(f"training is by one engine, not by {', '.join(engines)}")
-    words = {
-        name: given[name] if given[name] is not None else getattr(chosen, name)
-        for name in ("precision", "crop", "view", "colour")
-    }
-    batch = _read(given, "batch", parse.whole("--batch")) or chosen.batch or entry.batch
-    classes = _read(given, "num_classes", parse.whole("--num-classes", 2))
-    if classes is not None and classes < len(facts.classes):
-        raise UsageError(
-            f"{given['data']} has {len(facts.classes)} classes, more than --num-classes {classes}"
-        )
-    if given["until"] is not None and "validation" not in splits(given["data"]):
-        raise UsageError(f"--until needs test images, and {given['data']} has none")
-    scale = given["loss_scale"]
-    if scale is None:
-        scale = chosen.loss_scale if words["precision"] == "fp16" else None
-    elif scale != "dynamic":
-        scale = parse.number("--loss-scale")(scale)
-    trial = make_trial(
-        network=given["network"],
-        engine=engines[0],
-        batch=batch,
-        data=given["data"],
-        classes=classes or max(2, len(facts.classes)),
-        loss_scale=scale,
-        optimiser=_optimiser(given, chosen, batch),
-        auxiliary=given["auxiliary"],
-        resize=given["resize"],
-        image_size=_read(given, "image_size", parse.image_size),
-        width=parse.number("--width")(given["width"]),
-        device=given["device"],
-        kernels=given["kernels"],
-        threads=None if given["threads"] == "auto" else parse.whole("--threads")(given["threads"]),
-        on_bad=given["on_bad"],
-        seed=given["seed"],
-        **words,
-    )
-    build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
-    epochs = _read(given, "epochs", parse.number("--epochs")) or chosen.epochs
-    return Training(
-        trial=trial,
-        recipe=chosen.name,
-        epochs=epochs,
-        schedule=_schedule(given, chosen, batch),
-        evaluate_every=parse.number("--eval-every")(given["eval_every"]),
-        until=_target(given["until"]),
-    )
-
-
-def _read(given: dict[str, Any], name: str, read: Any) -> Any:
-    return None if given[name] is None else read(given[name])
-
-
-def _optimiser(given: dict[str, Any], recipe: Recipe, batch: int) -> dict[str, Any]:
-    from convdyno.trial import spec
-
-    rule = recipe.optimiser.model_dump()
-    rule["rate"] = recipe.rate(batch)
-    if given["optimiser"] is not None:
-        rule["kind"] = parse.one_of("optimiser", get_args(spec.OptimiserKind))(given["optimiser"])
-    for name in (*NUMBERS, *SWITCHES):
-        word, option = given[name], f"--{name.replace('_', '-')}"
-        if word == "off" and name in SWITCHES:
-            rule[name] = None
-        elif word is not None:
-            zero = name in ("momentum", "weight_decay", "label_smoothing")
-            rule[name] = parse.number(option, zero=zero)(word)
-    for name in ("nesterov", "decay_on", "larc_mode"):
-        if given[name] is not None:
-            rule[name] = given[name]
-    return rule
-
-
-NUMBERS = ("rate", "momentum", "weight_decay", "label_smoothing")
-SWITCHES = ("ema", "clip_norm", "larc_eta")
-"""Numbers of an update rule that may also be off."""
-SCHEDULES = ("constant", "poly", "cosine", "steps")
-
-
-def _schedule(given: dict[str, Any], recipe: Recipe, batch: int) -> Schedule:
-    made = recipe.schedule_for(batch)
-    if given["schedule"] is not None:
-        made = made.model_copy(update=_course(given["schedule"]))
-    warm = {
-        name: parse.number(f"--{name.replace('_', '-')}", zero=True)(given[name])
-        for name in ("warmup", "warmup_from")
-        if given[name] is not None
-    }
-    return made.model_copy(update=warm)
-
-
-def _course(word: str) -> dict[str, Any]:
-    """`cosine`, `poly:1` or `steps:30=0.1;60=0.01` as fields of a schedule."""
-    kind, colon, rest = word.partition(":")
-    kind = parse.one_of("schedule", SCHEDULES)(kind)
-    if kind == "poly" and colon:
-        return {"kind": kind, "power": parse.number("--schedule poly:")(rest)}
-    if kind == "steps":
-        number = parse.number("--schedule steps:", zero=True)
-        pairs = [part.partition("=") for part in rest.split(";")]
-        at = tuple((number(epoch), number(times)) for epoch, _, times in pairs)
-        epochs = [epoch for epoch, _ in at]
-        if epochs != sorted(set(epochs)):
-            raise UsageError(f"the epochs of --schedule must rise, and in {word!r} they do not")
-        return {"kind": kind, "at": at}
-    if colon:
-        raise UsageError(f"--schedule {kind} takes nothing after a colon, not {rest!r}")
-    return {"kind": kind}
-
-
-def _target(word: str | None) -> float | None:
-    if word is None:
-        return None
-    name, _, value = word.partition("=")
-    if name != "top1" or not value:
-        raise UsageError(f"--until is a target such as top1=0.90, not {word!r}")
-    return parse.share("--until")(value)
-
-
-def _run(
-    training: Training, watching: Watching, folder: Path, silence: float, watcher: Watcher
-) -> dict[str, Any]:
-    """One run in a worker of its own, and its record; a failure is a status with a reason."""
-    from convdyno.results import facts, runs
-    from convdyno.trial.recipes import RECIPES
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as wrong:
-        raise UsageError(f"--log-dir {folder} cannot be made: {wrong.strerror}") from None
-    about = {"folder": str(folder), "seed": training.trial.seed}
-    command = shlex.join(["convdyno", *sys.argv[1:]])
-    with runs.claimed(folder):
-        record = runs.begin(
-            folder, training, watching, RECIPES.get(training.recipe), command, facts.machine()
-        )
-        watcher.start(training)
-        begun: dict[str, Any] = {}
-        try:
-            ended = _follow(training, watching, folder, silence, watcher, begun)
-        except TrialFailed as failure:
-            ended = {"status": failure.status, "reason": str(failure)}
-        _close(record, folder, ended, begun, watcher)
-    if ended["status"] == "refused":
-        raise UsageError(ended["reason"])
-    return about | {"versions": begun.get("versions")} | ended
-
-
-def _follow(
-    training: Training, watching: Watching, folder: Path, silence: float, watcher: Watcher,
-    begun: dict[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    """What a worker says, to its end; signals make it save and stop."""
-    from convdyno.launch.local import LocalWorker, environment
-
-    worker = LocalWorker(environment(training.trial))
-    try:
-        with _passing_on(worker, begun) as signals:
-            events = worker.events(
-                "train",
-                silence=silence,
-                training=training.model_dump(mode="json"),
-                watching=watching.model_dump(mode="json"),
-                folder=str(folder),
-            )
-            try:
-                for event in events:
-                    if event["event"] == "begun":
-                        begun.update(event)
-                    watcher.see(event)
-                    if event["event"] == "trained":
-                        break
-            except (TrialFailed, _Stopped):
-                if not signals:
-                    raise
-                return {"status": "stopped", "signal": signals[0], "reason": _by(signals[0])}
-    finally:
-        watcher.end()
-        worker.end()
-    result = {name: value for name, value in event.items() if name != "event"}
-    if event["finished"]:
-        return {"status": "finished", "reason": "", **result}
-    number = signals[0] if signals else signal.SIGTERM
-    return {"status": "stopped", "signal": int(number), "reason": _by(number), **result}
-
-
-def _close(
-    record: RunRecord, folder: Path, ended: dict[str, Any], begun: dict[str, Any], watcher: Watcher
-) -> None:
-    """Write how a run ended; a disk that is full by now is no reason to fail."""
-    status: Status = ended["status"]
-    network = {name: begun[name] for name in ("digest", "parameters", "macs") if name in begun}
-    whole = record.ended(
-        status,
-        ended["reason"],
-        step=ended.get("step"),
-        versions=begun.get("versions", {}),
-        network=network,
-    )
-    result = {k: v for k, v in ended.items() if k not in ("status", "reason", "signal")}
-    try:
-        whole.model_copy(update={"result": result or None}).write(folder)
-    except BadStore as wrong:
-        watcher.warn(str(wrong))
-
-
-class _Stopped(Exception):
-    """A signal that there is nothing to save for."""
-
-
-@contextmanager
-def _passing_on(worker: LocalWorker, begun: dict[str, Any]) -> Iterator[list[int]]:
-    """Signals that mean "stop soon" reach a worker that trains; a second Ctrl-C is final."""
-    seen: list[int] = []
-
-    def pass_on(number: int, _: object) -> None:
-        again = number == signal.SIGINT and number in seen
-        seen.append(number)
-        if again or not begun:
-            raise _Stopped
-        worker.nudge()
-
-    before = {number: signal.signal(number, pass_on) for number in STOPPING}
-    try:
-        yield seen
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
-
-
-def _by(number: int) -> str:
-    return f"stopped by {signal.Signals(number).name}"

@@ -33,9 +33,12 @@ class Watcher:
         """What is about to be trained."""
         trial, rule = training.trial, training.trial.optimiser
         self._training = training
+        batch = f"batch {trial.batch}"
+        if trial.devices > 1:
+            batch += f" on each of {trial.devices} devices ({trial.global_batch} together)"
         self.say(
             f"training {trial.network} on {trial.data} with {trial.engine}, {trial.precision}, "
-            f"batch {trial.batch}, {training.epochs:g} epochs, recipe {training.recipe}: "
+            f"{batch}, {training.epochs:g} epochs, recipe {training.recipe}: "
             f"{rule.kind}, rate {rule.rate:g} ({training.schedule.kind}), seed {trial.seed}"
         )
 
@@ -102,7 +105,8 @@ class Watcher:
             )
             return
         done = event["step"]
-        left = (self._steps - done) * self._training.trial.batch / event["images_per_second"]
+        images = (self._steps - done) * self._training.trial.global_batch
+        left = images / event["images_per_second"]
         top1 = f", top-1 {self._top1}" if self._top1 else ""
         line = (
             f"epoch {event['epoch']:.2f} of {self._training.epochs:g}, "

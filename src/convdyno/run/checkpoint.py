@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,8 +33,11 @@ from convdyno.engines.contract import State
 from convdyno.errors import BadWeights
 from convdyno.trial.training import Training
 
+RANDOM = "random/"
+"""In a state: where rank 0's random numbers stand; `random/rank-N/` where another rank's do."""
 NAME = re.compile(r"checkpoint-([0-9]{1,12})\.safetensors")
 BEST = "best.safetensors"
+_OTHERS = re.compile(rf"{RANDOM}rank-[0-9]+/")
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,32 @@ def load(path: Path, blueprint: Blueprint) -> tuple[Weights, State, Standing]:
     header = read_header(path)
     standing = standing_of(header)
     return load_weights(path, blueprint), read_state(header), standing
+
+
+def random_part(state: State) -> State:
+    """Where a rank's random numbers stand."""
+    return {name: array for name, array in state.items() if name.startswith(RANDOM)}
+
+
+def random_of_all(parts: Sequence[State]) -> State:
+    """Where the random numbers of all ranks stand; of those after 0 only what is different."""
+    return parts[0] | {
+        f"{RANDOM}rank-{rank}/{name.removeprefix(RANDOM)}": array
+        for rank, part in enumerate(parts[1:], 1)
+        for name, array in part.items()
+        if name not in parts[0] or not np.array_equal(array, parts[0][name])
+    }
+
+
+def state_of(rank: int, state: State) -> State:
+    """What one rank goes on from; one that was not there has rank 0's random numbers."""
+    shared = {name: array for name, array in state.items() if not _OTHERS.match(name)}
+    own = f"{RANDOM}rank-{rank}/"
+    return shared | {
+        RANDOM + name.removeprefix(own): array
+        for name, array in state.items()
+        if name.startswith(own)
+    }
 
 
 def latest(folder: Path) -> Path | None:

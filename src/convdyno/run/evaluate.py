@@ -22,10 +22,16 @@ from convdyno.engines.contract import Engine, Session
 from convdyno.errors import BadData, LossLost, UsageError
 from convdyno.run import checkpoint
 from convdyno.run.feed import blueprint_of, make_pipeline
+from convdyno.run.hand import file_of_first
+from convdyno.run.huddle import Huddle
 from convdyno.stats.accuracy import wilson
 from convdyno.trial.spec import Trial
+from convdyno.trial.world import World
 
 TOP = 5
+ALONE = Huddle(World())
+Told = tuple[int, int, int, float, list[list[int]]]
+"""Images, top-1, top-5, the sum of losses; and of the confusion: rows, columns, counts."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,21 @@ class Evaluation:
     top1: int
     """Images whose class has the highest score; a tie is won by the lower class."""
     top5: int
-    loss: float
-    """The mean cross-entropy."""
+    loss_sum: float
+    """Of cross-entropies."""
     confusion: NDArray[np.int64]
     """Rows are the classes of the images, columns those that were answered."""
+
+    @property
+    def loss(self) -> float:
+        """The mean cross-entropy."""
+        return self.loss_sum / self.images
+
+    def told(self) -> Told:
+        """The counts as other ranks hear them; of the confusion, only what is not zero."""
+        pairs = np.nonzero(self.confusion)
+        confusion = [*(axis.tolist() for axis in pairs), self.confusion[pairs].tolist()]
+        return self.images, self.top1, self.top5, self.loss_sum, confusion
 
     def to_data(self, classes: tuple[str, ...], *, full: bool = False) -> dict[str, Any]:
         """The evaluation for machines, with intervals; `full` adds what each class came to."""
@@ -67,8 +84,16 @@ class Evaluation:
         return data
 
 
-def evaluate(session: Session, batches: Iterable[HostBatch], classes: int) -> Evaluation:
-    """Count over all batches."""
+def evaluate(
+    session: Session, batches: Iterable[HostBatch], classes: int, huddle: Huddle | None = None
+) -> Evaluation:
+    """Count over all batches, and over those of the other ranks."""
+    share = count(session, batches, classes)
+    return together((huddle or ALONE).gather(share.told()), classes)
+
+
+def count(session: Session, batches: Iterable[HostBatch], classes: int) -> Evaluation:
+    """Count over one rank's share, of which there may be nothing."""
     images = top1 = top5 = 0
     loss = 0.0
     confusion = np.zeros((classes, classes), np.int64)
@@ -87,9 +112,22 @@ def evaluate(session: Session, batches: Iterable[HostBatch], classes: int) -> Ev
         highest = scores.max(axis=1, keepdims=True)
         loss += float((np.log(np.exp(scores - highest).sum(axis=1)) - (own - highest)[:, 0]).sum())
         np.add.at(confusion, (truth, scores.argmax(axis=1)), 1)
+    return Evaluation(images, top1, top5, loss, confusion)
+
+
+def together(shares: Iterable[Told], classes: int) -> Evaluation:
+    """What all ranks have counted, as if one had."""
+    images = top1 = top5 = 0
+    loss = 0.0
+    confusion = np.zeros((classes, classes), np.int64)
+    for share in shares:
+        images, top1, top5 = images + share[0], top1 + share[1], top5 + share[2]
+        loss += share[3]
+        truth, answered, counts = np.array(share[4], np.int64).reshape(3, -1)
+        np.add.at(confusion, (truth, answered), counts)
     if not images:
         raise BadData("there is no test image that can be read")
-    return Evaluation(images, top1, top5, loss / images, confusion)
+    return Evaluation(images, top1, top5, loss, confusion)
 
 
 def alive(batches: Iterable[HostBatch], say: Callable[..., None]) -> Iterator[HostBatch]:
@@ -108,10 +146,13 @@ class Candidate:
     The trial says which engine looks at which data, and has the network as it was trained.
     """
 
-    def __init__(self, path: Path, trial: Trial, *, averaged: bool = True) -> None:
-        self._trial = trial
-        trained = checkpoint.standing_of(read_header(path)).training.trial
-        weights, state, standing = checkpoint.load(path, blueprint_of(trained))
+    def __init__(
+        self, path: Path, trial: Trial, world: World, huddle: Huddle, *, averaged: bool = True
+    ) -> None:
+        self._trial, self._world, self._huddle = trial, world, huddle
+        with file_of_first(path, world, huddle) as file:
+            trained = checkpoint.standing_of(read_header(file)).training.trial
+            weights, state, standing = checkpoint.load(file, blueprint_of(trained))
         self._step, self._classes = standing.step, standing.classes
         self._blueprint = blueprint_of(trial)
         prefix = "average/"
@@ -138,14 +179,23 @@ class Candidate:
                 kept.callback(source.close)
             session = engine.open(self._blueprint, trial, self._weights)
             pipeline = kept.enter_context(
-                make_pipeline(source, self._blueprint, trial, train=False, tolerance=tolerance)
+                make_pipeline(
+                    source, self._blueprint, trial, self._world, train=False, tolerance=tolerance
+                )
             )
             start = time.perf_counter()
-            found = evaluate(session, alive(pipeline, say), self._blueprint.classes)
+            batches, classes = alive(pipeline, say), self._blueprint.classes
+            found = evaluate(session, batches, classes, self._huddle)
+            skipped = sum(self._huddle.gather(tolerance.count))
+            if skipped > tolerance.share * len(source):
+                raise BadData(
+                    f"{skipped} of {len(source)} examples are damaged, more than the "
+                    f"{tolerance.share:.3g} of them that may be skipped"
+                )
             return found.to_data(self._classes, full=full) | {
                 "step": self._step,
                 "averaged": self._averaged,
-                "skipped": tolerance.count,
+                "skipped": skipped,
                 "seconds": time.perf_counter() - start,
                 "versions": engine.versions(),
                 "input": pipeline.facts(),

@@ -65,13 +65,17 @@ def blueprint_of(trial: Trial) -> Blueprint:
     return build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
 
 
+def own_batch(trial: Trial, world: World) -> int:
+    """Images of a step on one rank: a process may have several devices."""
+    return trial.global_batch // world.size
+
+
 def open_feed(
     engine: Engine, session: Session, blueprint: Blueprint, trial: Trial, world: World
 ) -> Feed:
     """What a trial's steps run on; the first batch is on the device when this returns."""
     if trial.data in SOURCES:
-        count = trial.global_batch // world.size
-        seed = trial.seed + world.rank
+        count, seed = own_batch(trial, world), trial.seed + world.rank
         host = synthetic_batch(blueprint.image, blueprint.classes, count, seed)
         if trial.data == "synthetic-host":
             return Feed(_fed(session, trial, repeat(host)))
@@ -132,23 +136,25 @@ def _real(
     source = open_source(where, "train" if training else "validation")
     if not isinstance(source, Arrays):
         kept.callback(source.close)
-    if not training and len(source) < trial.batch:
-        raise BadData(f"{where} has {len(source)} images, fewer than one batch of {trial.batch}")
+    batch = own_batch(trial, world)
+    if not training and len(source) // world.size < batch:
+        each = "" if world.alone else f" for each of {world.size} ranks"
+        raise BadData(f"{where} has {len(source)} images, fewer than one batch of {batch}{each}")
     if trial.loader == "native":
-        material = _material(source, blueprint, trial)
+        material = _material(source, blueprint, trial, world)
         if not isinstance(engine, HasLoader):
             raise Refused(
                 f"{trial.engine} has no way of its own to read images: "
                 "use --loader own, or torch or tensorflow"
             )
-        stream = _Stream(partial(engine.batches, material), trial.batch)
+        stream = _Stream(partial(engine.batches, material), batch)
         facts: dict[str, Any] = {"loader": "native", "threads": material.threads}
     else:
         tolerance = Tolerance(trial.on_bad, len(source))
-        stream = _Stream(
-            partial(make_pipeline, source, blueprint, trial, train=training, tolerance=tolerance),
-            trial.batch,
+        make = partial(
+            make_pipeline, source, blueprint, trial, world, train=training, tolerance=tolerance
         )
+        stream = _Stream(make, batch)
         facts = {"loader": "own", **stream.batches.facts()}
     kept.callback(stream.close)
     facts |= {
@@ -171,12 +177,13 @@ def make_pipeline(
     source: Source,
     blueprint: Blueprint,
     trial: Trial,
+    world: World,
     *,
     train: bool,
     start: tuple[int, int] = (0, 0),
     tolerance: Tolerance | None = None,
 ) -> Pipeline:
-    """The batches of a split as a trial wants them."""
+    """One rank's share of the batches of a split, as a trial wants them."""
     from convdyno.data import augment
     from convdyno.data.pipeline import Pipeline
     from convdyno.data.source import Arrays
@@ -189,9 +196,11 @@ def make_pipeline(
     height, width, channels = blueprint.image
     return Pipeline(
         source,
-        batch=trial.batch,
+        batch=own_batch(trial, world),
         image=(height, width, channels),
         train=train,
+        rank=world.rank,
+        size=world.size,
         transform=replace(augment.usual(source.facts.kind), **chosen),
         seed=trial.seed,
         threads=trial.input_threads,
@@ -204,8 +213,8 @@ def make_pipeline(
     )
 
 
-def _material(source: Source, blueprint: Blueprint, trial: Trial) -> Material:
-    """Real data for a framework's own loader, to be treated as our pipeline would."""
+def _material(source: Source, blueprint: Blueprint, trial: Trial, world: World) -> Material:
+    """One rank's share of real data for a framework's own loader, to be treated as by ours."""
     from convdyno.data import augment
     from convdyno.data.folder import WHOLE, Pictures
     from convdyno.data.pipeline import cores
@@ -216,25 +225,33 @@ def _material(source: Source, blueprint: Blueprint, trial: Trial) -> Material:
         raise Refused(f"rung {trial.rung!r} is one of our own pipeline: use --loader own")
     usual = augment.usual(source.facts.kind)
     law = augment.LAWS.get(usual.crop if trial.crop == "auto" else trial.crop)
+    share = slice(world.rank, None, world.size)
     files = records = None
     if isinstance(source, Pictures):
         if (source.offsets != WHOLE).any():
             raise Refused("frameworks do not read archives in place: unpack them, or --loader own")
         folders = (source.holders[holder] for holder in source.holder)
         paths = (f"{folder}/{name}" for folder, name in zip(folders, source.names, strict=True))
-        files = list(zip(paths, source.labels.tolist(), strict=True))
+        files = list(zip(paths, source.labels.tolist(), strict=True))[share]
     elif isinstance(source, Records):
-        records = [str(file.path) for file in source.files]
+        records = [str(file.path) for file in source.files][share]
+        if len(source.files) < world.size:
+            raise Refused(
+                f"TFRecords are shared out file by file, and {len(source.files)} do not suffice "
+                f"for {world.size} ranks: make more of them, or use --loader own"
+            )
     height, width, channels = blueprint.image
     return Material(
         files=files,
         records=records,
-        arrays=(source.images, source.labels) if isinstance(source, Arrays) else None,
+        arrays=(
+            (source.images[share], source.labels[share]) if isinstance(source, Arrays) else None
+        ),
         first_label=source.first_label if isinstance(source, Records) else 0,
         image=(height, width, channels),
         train=trial.mode == "train",
-        batch=trial.batch,
-        seed=trial.seed,
+        batch=own_batch(trial, world),
+        seed=trial.seed + world.rank,
         threads=trial.input_threads or cores(),
         prefetch=trial.prefetch,
         area=law.area if law else (1.0, 1.0),

@@ -1,7 +1,8 @@
 """Training: the benchmarked step, driven by a recipe, watched, evaluated and saved.
 
 What comes out depends on the training's settings alone: not on when it was looked at, saved, killed
-and taken up again.
+and taken up again. Several ranks run the same loop, each on its share of every batch; what only a
+clock or a signal can tell they agree on, and rank 0 alone writes and speaks.
 """
 
 from __future__ import annotations
@@ -10,79 +11,86 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from convdyno.blueprint.portable import check_values
-from convdyno.blueprint.weights import Weights, initial_weights
 from convdyno.data.damage import Tolerance
 from convdyno.data.pipeline import Pipeline, Schedule
 from convdyno.data.recognise import open_source, splits
 from convdyno.data.source import Arrays, Source, Split
 from convdyno.data.synthetic import HostBatch
-from convdyno.engines.contract import OPTIONAL, Engine, Session, State
+from convdyno.engines.contract import Engine, Session
 from convdyno.errors import BadWeights, LossLost, UsageError
 from convdyno.run import checkpoint
+from convdyno.run.beginning import compare_data, take_up
 from convdyno.run.checkpoint import Standing
-from convdyno.run.evaluate import alive, evaluate
+from convdyno.run.evaluate import alive
+from convdyno.run.exam import Stopped, examine
 from convdyno.run.feed import blueprint_of, make_pipeline
+from convdyno.run.hand import fail_together, pack, unpack
 from convdyno.run.history import History
+from convdyno.run.huddle import Huddle
+from convdyno.run.looks import QUIET_SECONDS, Looks
+from convdyno.run.sound import Sound
 from convdyno.run.summaries import Summaries
 from convdyno.trial.training import Training, Watching
+from convdyno.trial.world import World
 
-EXPLODED = 100.0
-"""Training stops when the loss is so many times what guessing gives."""
 PICTURES = 8
 """Images of a batch that TensorBoard shows."""
 FORWARDS = 3
 """A training step counts as three forward passes."""
-QUIET_SECONDS = 10.0
-"""A sign of life comes at least so often."""
+SAID_BY_ALL = ("progress", "trained")
 
 Say = Callable[..., None]
 
 
 class Trainer:
-    """One run of training in this process, from its beginning or from its latest checkpoint."""
+    """One rank of a run of training, from its beginning or from its latest checkpoint."""
 
     _session: Session
     _pipeline: Pipeline
+    _looks: Looks
+    _history: History
 
-    def __init__(self, training: Training, watching: Watching, folder: Path, say: Say) -> None:
-        self._training, self._watching, self._folder, self._say = training, watching, folder, say
+    def __init__(
+        self, training: Training, watching: Watching, folder: Path, say: Say,
+        world: World, huddle: Huddle,
+    ) -> None:  # fmt: skip
+        self._training, self._watching, self._folder = training, watching, folder
+        self._world, self._huddle, self._first = world, huddle, world.rank == 0
+        self._say = say if self._first else _only(SAID_BY_ALL, say)
         self._trial = trial = training.trial
-        self._stopping = False
+        self._stopping = self._ending = False
         self._kept = ExitStack()
         self._blueprint = blueprint_of(trial)
         self._train = self._open("train")
         self._test = self._open("validation") if "validation" in splits(trial.data) else None
+        compare_data(self._train, self._test, world, huddle)
         if training.until is not None and self._test is None:
             raise UsageError(f"a target needs test images, and {trial.data} has none")
         self._classes = self._train.facts.classes
-        self._per_epoch = Schedule(len(self._train), trial.batch, endless=True).batches
+        self._per_epoch = Schedule(len(self._train), trial.global_batch, endless=True).batches
         self._steps = max(1, round(training.epochs * self._per_epoch))
-        self._weights, self._state, standing = self._begin()
+        self._between = max(1, round(training.evaluate_every * self._per_epoch))
+        self._weights, self._state, standing = take_up(
+            training, self._blueprint, self._classes, self._per_epoch, folder, world, huddle
+        )
         self._step = self._begun_at = standing.step
-        self._seconds = standing.seconds
+        self._seconds, self._rate = standing.seconds, math.nan
         self._best, self._best_step = standing.best, standing.best_step
-        try:
-            self._history = History(folder / "history.jsonl", after=standing.step)
-            if self._best_step == self._step:  # A kill may have come between the two files.
-                checkpoint.mark_best(folder / checkpoint.name(self._step))
-        except OSError as wrong:
-            raise UsageError(f"{folder} cannot be written: {wrong.strerror}") from None
-        self._latest = self._history.last("evaluated")
+        self._latest = huddle.agree(self._open_history() if self._first else None)
         known = self._latest is not None and self._latest["step"] == standing.evaluated
         self._evaluated = standing.evaluated if known else -1
         self._saved = (standing.step, standing.evaluated) if self._state else (-1, -1)
         self._ran = False
+        self._sound = Sound(self._blueprint, trial, folder)
         self._summaries = Summaries(folder, self._step, lambda text: say("warning", text=text))
         self._kept.callback(self._summaries.close)
 
     def stop(self, *_: object) -> None:
-        """Save and end after the current step."""
+        """Save and end after the current step, or as soon as all ranks look up."""
         self._stopping = True
 
     @property
@@ -92,8 +100,8 @@ class Trainer:
 
     def run(self, engine: Engine) -> None:
         """Train to the end, the target or a signal."""
-        training, trial, self._ran = self._training, self._trial, True
-        session = self._session = engine.open(self._blueprint, trial, self._weights)
+        self._ran = True
+        session = self._session = engine.open(self._blueprint, self._trial, self._weights)
         if self._state:
             session.restore(self._state)
         self._weights, self._state = {}, {}
@@ -101,46 +109,14 @@ class Trainer:
             self._pipeline = self._batches(self._train, train=True)
             self._kept.callback(self._pipeline.close)
             self._say_begun(engine)
-            rate = math.nan
-            saved, summarised = time.perf_counter(), -math.inf
-            self._shown_at = saved
+            self._looks = Looks(self._watching, self._world, self._huddle, self._step)
             self._mark()
-            while True:
-                if self._evaluation_due():
-                    self._pause()
-                    self._sound_loss()
-                    self._evaluate()
-                    self._mark()
-                elapsed = time.perf_counter() - saved
-                epoch_over = self._step % self._per_epoch == 0 and self._step > self._begun_at
-                over = self._step == self._steps or self._stopping or self._reached
-                if over or epoch_over or elapsed > self._watching.save_seconds:
-                    self._pause()
-                    self._save()
-                    saved = time.perf_counter()
-                    self._mark()
-                if over:
-                    break
-                if (now := training.rate(self._step / self._per_epoch)) != rate:
-                    rate = now
-                    session.set_rate(rate)
-                images, labels = next(self._pipeline)
-                session.train_step(session.place(images, labels))
-                self._step += 1
-                if self._display_due():
-                    self._display(rate)
-                elif time.perf_counter() - self._since > QUIET_SECONDS:
-                    self._pause()
-                    self._say("progress", what="training")
-                if time.perf_counter() - summarised > self._watching.summary_seconds:
-                    self._pause()
-                    self._summaries.pictures(self._step, self._sound_weights(), images[:PICTURES])
-                    summarised = time.perf_counter()
-                    self._mark()
+            while not (self._looks.due(self._step, self._stopping) and self._look()):
+                self._advance()
 
     def conclude(self) -> None:
         """Say what came out."""
-        images = self._step * self._trial.batch
+        images = self._step * self._trial.global_batch
         self._say(
             "trained",
             step=self._step,
@@ -155,7 +131,46 @@ class Trainer:
             best=self._best,
         )
 
+    def _advance(self) -> None:
+        """One step."""
+        session, rate = self._session, self._training.rate(self._step / self._per_epoch)
+        if rate != self._rate:
+            self._rate = rate
+            session.set_rate(rate)
+        self._images, labels = next(self._pipeline)
+        session.train_step(session.place(self._images, labels))
+        self._step += 1
+
+    def _look(self) -> bool:
+        """Do what is due at this step, all ranks alike; whether training is over."""
+        if not self._world.alone:
+            self._session.wait()
+        look = self._looks.look(self._step, self._stopping)
+        self._ending, moved = look.stop, self._step > self._begun_at
+        if look.display and moved:
+            self._display()
+        elif time.perf_counter() - self._since > QUIET_SECONDS:
+            self._pause()
+            self._say("progress", what="training")
+        if look.picture and moved:
+            self._show_pictures()
+        if self._evaluation_due():
+            self._pause()
+            self._sound_loss()
+            self._evaluate()
+            self._mark()
+        over = self._step == self._steps or self._ending or self._reached
+        if over or look.save or (self._step % self._per_epoch == 0 and moved):
+            self._pause()
+            self._save()
+            self._looks.done("save")
+            self._mark()
+        certain = (self._steps, self._per_epoch, self._between)
+        self._looks.go_on(self._step, min(every - self._step % every for every in certain))
+        return over
+
     def _say_begun(self, engine: Engine) -> None:
+        warnings = chain(*self._huddle.gather(list(self._session.settings.warnings)))
         self._say(
             "begun",
             step=self._step,
@@ -168,28 +183,19 @@ class Trainer:
             macs=self._blueprint.macs,
             digest=self._blueprint.digest,
             versions=engine.versions(),
-            warnings=list(self._session.settings.warnings),
+            warnings=list(dict.fromkeys(warnings)),
             input=self._pipeline.facts(),
         )
 
-    def _begin(self) -> tuple[Weights, State, Standing]:
-        """The latest checkpoint of the folder, or the beginning."""
-        latest = checkpoint.latest(self._folder)
-        if latest is None:
-            weights = initial_weights(self._blueprint, self._trial.seed)
-            return weights, {}, Standing(self._training, 0, 0, 0, self._classes)
-        weights, state, standing = checkpoint.load(latest, self._blueprint)
-        if names := standing.training.differs_in(self._training):
-            raise UsageError(
-                f"the run in {self._folder} was begun with another {' and '.join(names)}: "
-                "repeat those, or give another --log-dir"
-            )
-        place = divmod(standing.step, self._per_epoch)
-        if standing.classes != self._classes or (standing.epoch, standing.batch) != place:
-            raise UsageError(
-                f"the run in {self._folder} was begun with other images in {self._trial.data}"
-            )
-        return weights, state, standing
+    def _open_history(self) -> dict[str, Any] | None:
+        """Make the folder's files agree with its checkpoint; the latest evaluation until then."""
+        try:
+            self._history = History(self._folder / "history.jsonl", after=self._step)
+            if self._best_step == self._step:  # A kill may have come between the two files.
+                checkpoint.mark_best(self._folder / checkpoint.name(self._step))
+        except OSError as wrong:
+            raise UsageError(f"{self._folder} cannot be written: {wrong.strerror}") from None
+        return self._history.last("evaluated")
 
     def _open(self, split: Split) -> Source:
         source = open_source(self._trial.data, split)
@@ -202,6 +208,7 @@ class Trainer:
             source,
             self._blueprint,
             self._trial,
+            self._world,
             train=train,
             start=divmod(self._step, self._per_epoch) if train else (0, 0),
             tolerance=Tolerance(self._trial.on_bad, len(source)),
@@ -218,65 +225,45 @@ class Trainer:
         self._seconds += time.perf_counter() - self._since
         self._since = time.perf_counter()
 
-    def _display_due(self) -> bool:
-        every = self._watching.display_every
-        if every:
-            return self._step % every == 0
-        return time.perf_counter() - self._shown_at >= self._watching.display_seconds
-
-    def _display(self, rate: float) -> None:
+    def _display(self) -> None:
         loss = self._sound_loss()
         now = time.perf_counter()
+        waits = self._huddle.gather(self._pipeline.wait_seconds - self._waited)
         elapsed, steps = now - self._window, self._step - self._window_step
-        waited = self._pipeline.wait_seconds - self._waited
         shown = {
             "step": self._step,
             "epoch": self._step / self._per_epoch,
             "loss": loss,
-            "rate": rate,
-            "images_per_second": steps * self._trial.batch / elapsed,
-            "wait_share": waited / elapsed,
+            "rate": self._rate,
+            "images_per_second": steps * self._trial.global_batch / elapsed,
+            "wait_share": waits[0] / elapsed,
         }
+        if not self._world.alone:
+            shown["largest_wait_share"] = max(waits) / elapsed
         self._seconds += now - self._since
         self._say("step", seconds=self._seconds, **shown)
-        self._note("step", **shown)
-        self._summaries.scalars(self._step, shown)
-        self._shown_at = time.perf_counter()
+        self._note("step", shown, shown)
+        self._looks.done("display")
+        self._mark()
+
+    def _show_pictures(self) -> None:
+        self._pause()
+        self._sound_loss()
+        if self._first:
+            weights = self._sound.weights(self._step, self._session.weights())
+            self._summaries.pictures(self._step, weights, self._images[:PICTURES])
+        self._looks.done("picture")
         self._mark()
 
     def _sound_loss(self) -> float:
-        """The loss, as long as it means anything; NaN before the first step of this process."""
-        loss = self._session.loss()
-        limit = EXPLODED * math.log(self._blueprint.classes)
-        if self._step > self._begun_at and not loss <= limit:
-            raise LossLost(f"the loss became {loss:.4g} at step {self._step}: {self._advice()}")
-        return loss
-
-    def _sound_weights(self) -> Weights:
-        """The weights, as long as they are numbers: a loss shows only what was before its step."""
-        self._sound_loss()
-        weights = self._session.weights()
-        try:
-            check_values(f"step {self._step} spoilt the weights", self._blueprint, weights)
-        except BadWeights as wrong:
-            raise LossLost(f"{wrong}: {self._advice()}") from None
-        return weights
-
-    def _sound_state(self) -> State:
-        """What the update rule remembers, as long as it is numbers."""
-        state = self._session.state()
-        for name, array in state.items():
-            if not name.startswith(OPTIONAL) and not np.isfinite(array).all():
-                raise LossLost(f"step {self._step} spoilt {name!r}: {self._advice()}")
-        return state
-
-    def _advice(self) -> str:
-        trial, good = self._trial, checkpoint.latest(self._folder)
-        kept = f"; the last good checkpoint is {good}" if good else ""
-        return (
-            f"the learning rate {trial.optimiser.rate:g} may be too high for {trial.network} in "
-            f"{trial.precision}{kept}"
-        )
+        """The mean loss of all ranks; NaN before the first step of this process."""
+        losses = self._huddle.gather(self._session.loss())
+        if self._step > self._begun_at:
+            try:
+                self._sound.loss(self._step, losses)
+            except LossLost as lost:
+                fail_together(lost, self._world, self._huddle)
+        return sum(losses) / len(losses)
 
     @property
     def _reached(self) -> bool:
@@ -287,36 +274,25 @@ class Trainer:
         return bool(latest["top1"] >= target)
 
     def _evaluation_due(self) -> bool:
-        every = max(1, round(self._training.evaluate_every * self._per_epoch))
-        due = self._step == self._steps or (self._step > 0 and self._step % every == 0)
+        due = self._step == self._steps or (self._step > 0 and self._step % self._between == 0)
         return due and self._test is not None and self._evaluated != self._step
 
     def _evaluate(self) -> None:
         """Look at the test images; a signal to stop leaves that to the next process."""
         assert self._test is not None
-        session = self._session
-        held: tuple[Weights, State] | None = None
-        if self._trial.optimiser.ema is not None:
-            state = session.state()
-            held = session.weights(), state
-            session.load({name: state[f"average/{name}"] for name in self._blueprint.weights})
-        try:
-            with self._batches(self._test, train=False) as pipeline:
-                found = evaluate(session, self._unless_stopped(pipeline), self._blueprint.classes)
-        except _Stopped:
+        averaged = self._trial.optimiser.ema is not None
+        with self._batches(self._test, train=False) as pipeline:
+            share, ranks = self._unless_stopped(pipeline), (self._world, self._huddle)
+            found = examine(self._session, share, self._blueprint, averaged, *ranks)
+        if found is None:
+            self._ending = True
             return
-        finally:
-            if held is not None:
-                session.load(held[0])
-                session.restore(held[1])
         shown = {"step": self._step, "epoch": self._step / self._per_epoch}
         shown |= found.to_data(self._classes)
         self._latest, self._evaluated = shown, self._step
         self._say("evaluated", seconds=self._seconds, **shown)
-        self._note("evaluated", **shown)
-        self._summaries.scalars(
-            self._step, {f"test_{name}": shown[name] for name in ("top1", "top5", "loss")}
-        )
+        scalars = {f"test_{name}": shown[name] for name in ("top1", "top5", "loss")}
+        self._note("evaluated", shown, scalars)
         if self._best is None or shown["top1"] > self._best:
             self._best, self._best_step = shown["top1"], self._step
             self._save()
@@ -324,15 +300,21 @@ class Trainer:
     def _unless_stopped(self, pipeline: Pipeline) -> Iterator[HostBatch]:
         for batch in alive(pipeline, self._say):
             if self._stopping:
-                raise _Stopped
+                raise Stopped
             yield batch
 
     def _save(self) -> None:
         """A checkpoint; where it cannot be written, training goes on with the old one."""
-        if self._saved == (self._step, self._evaluated):
+        if self._huddle.agree(self._saved == (self._step, self._evaluated)):
             return
-        path = self._folder / checkpoint.name(self._step)
-        weights, state = self._sound_weights(), self._sound_state()
+        self._sound_loss()
+        state = self._session.state()
+        randoms = self._huddle.gather(pack(checkpoint.random_part(state)))
+        if not self._first:
+            return
+        weights = self._sound.weights(self._step, self._session.weights())
+        state = self._sound.state(self._step, state)
+        state |= checkpoint.random_of_all([unpack(one) for one in randoms])
         standing = Standing(
             self._training,
             self._step,
@@ -343,6 +325,7 @@ class Trainer:
             self._best_step,
             self._evaluated,
         )
+        path = self._folder / checkpoint.name(self._step)
         try:
             checkpoint.save(path, self._blueprint, weights, state, standing)
             if self._best_step == self._step:
@@ -354,12 +337,20 @@ class Trainer:
             self._saved = self._step, self._evaluated
             self._say("saved", step=self._step, path=str(path))
 
-    def _note(self, kind: str, **facts: Any) -> None:
+    def _note(self, kind: str, facts: dict[str, Any], scalars: dict[str, Any]) -> None:
+        """A line of the history, and points of TensorBoard's curves."""
+        if not self._first:
+            return
         try:
             self._history.add({"kind": kind, "time": time.time(), **facts})
         except OSError as wrong:
             self._say("warning", text=f"the history was not written: {wrong.strerror}")
+        self._summaries.scalars(self._step, scalars)
 
 
-class _Stopped(Exception):
-    """Somebody asked to end while the test images were looked at."""
+def _only(events: tuple[str, ...], say: Say) -> Say:
+    def said(event: str, **facts: Any) -> None:
+        if event in events:
+            say(event, **facts)
+
+    return said

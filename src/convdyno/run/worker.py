@@ -235,12 +235,14 @@ class Worker:
 
     def train(self, training: dict[str, Any], watching: dict[str, Any], folder: str) -> None:
         """Train on from the folder's latest checkpoint, if any; a signal saves and ends."""
+        from convdyno.run.huddle import Huddle
         from convdyno.run.train import Trainer
         from convdyno.trial.training import Training, Watching
 
-        wanted = Training.model_validate(training)
+        wanted, watch = Training.model_validate(training), Watching.model_validate(watching)
         self.trial = wanted.trial
-        trainer = Trainer(wanted, Watching.model_validate(watching), Path(folder), self.say)
+        huddle = self.huddle or Huddle(self.world)
+        trainer = Trainer(wanted, watch, Path(folder), self.say, self.world, huddle)
         for number in (signal.SIGTERM, signal.SIGUSR1):  # Slurm sends them to every process.
             signal.signal(number, trainer.stop)
         if not trainer.finished:
@@ -251,9 +253,11 @@ class Worker:
     def evaluate(self, checkpoint: str, trial: dict[str, Any], averaged: bool, full: bool) -> None:
         """Count what a checkpoint's network gets right over all images of a split."""
         from convdyno.run.evaluate import Candidate
+        from convdyno.run.huddle import Huddle
 
-        self.trial = Trial.model_validate(trial)
-        candidate = Candidate(Path(checkpoint), self.trial, averaged=averaged)
+        self.trial, huddle = Trial.model_validate(trial), self.huddle or Huddle(self.world)
+        path = Path(checkpoint)
+        candidate = Candidate(path, self.trial, self.world, huddle, averaged=averaged)
         self._import(self.trial.engine)
         self.say("evaluated", **candidate.evaluate(self.engine, self.say, full=full))
 
@@ -290,7 +294,7 @@ class Worker:
     def _beat(self) -> None:
         """Signs of life from a thread of its own, whatever the others do."""
         while True:
-            self.say("alive")
+            self.say("alive", said=self.huddle.said if self.huddle else 0)
             time.sleep(BEAT_SECONDS)
 
     def _next_loss(self) -> float | None:

@@ -13,9 +13,14 @@ FREE = frozenset(
     {
         "engine", "kernels", "layout", "compile", "threads", "device",
         "input_threads", "prefetch", "decoder", "on_bad",
+        "batch", "devices", "hosts", "slurm", "cores", "scaling", "exchange", "bucket_mb",
+        "accumulate", "processes",
     }
 )  # fmt: skip
-"""What of a trial may change while training is interrupted: how it is computed, not what."""
+"""What of a trial may change while training is interrupted: how it is computed, not what.
+
+The batch may as long as that of all devices together stays as it is.
+"""
 
 
 class Training(BaseModel):
@@ -37,6 +42,8 @@ class Training(BaseModel):
     def differs_in(self, other: Training) -> list[str]:
         """What keeps one run from going on where another stopped, in the user's words."""
         names = [name for name in self.trial.differs_in(other.trial) if name not in FREE]
+        if self.trial.global_batch != other.trial.global_batch:
+            names.append("batch")
         if "optimiser" in names:
             names.remove("optimiser")
             one, another = self.trial.optimiser, other.trial.optimiser
