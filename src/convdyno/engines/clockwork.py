@@ -11,6 +11,7 @@ Nothing is computed; each step moves a clock of its own. The script is the trial
     warm=5          how many steps are slower (2x) at first
     random=7        fixes the randomness; else every process differs
     fail=crash      crash, oom, nan or hang, at the step `at` (default 30)
+    rank=1          of several ranks only this one fails
     clock=real      sleep instead of moving a clock of its own
 """
 
@@ -49,6 +50,7 @@ NUMBERS = {
     "warm": 5.0,
     "at": 30.0,
     "random": -1.0,
+    "rank": -1.0,
 }
 WORDS = {"fail": ("", "crash", "oom", "nan", "hang"), "clock": ("virtual", "real")}
 
@@ -56,8 +58,9 @@ WORDS = {"fail": ("", "crash", "oom", "nan", "hang"), "clock": ("virtual", "real
 class Clockwork:
     """A session that only counts time."""
 
-    def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> None:
+    def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights, rank: int = 0) -> None:
         self._numbers, self._words = _script(trial.device)
+        self._fails = self._words["fail"] if self._numbers["rank"] in (-1, rank) else ""
         if not self._numbers["step"] > 0:
             raise Refused("a step of the clockwork engine must take some time: step=0.002")
         seed = self._numbers["random"]
@@ -75,7 +78,7 @@ class Clockwork:
     def train_step(self, batch: Batch) -> None:
         self._steps += 1
         if self._steps >= self._numbers["at"]:
-            _fail(self._words["fail"])
+            _fail(self._fails)
         ar, within = self._numbers["ar"], self._numbers["within"]
         shock = self._random.standard_normal() * math.sqrt(1 - ar * ar)
         self._drift = ar * self._drift + shock
@@ -91,7 +94,7 @@ class Clockwork:
         pass
 
     def loss(self) -> float:
-        lost = self._words["fail"] == "nan" and self._steps >= self._numbers["at"]
+        lost = self._fails == "nan" and self._steps >= self._numbers["at"]
         return math.nan if lost else math.log(self._classes) / (1 + 0.01 * self._steps)
 
     def logits(self, batch: Batch) -> NDArray[np.float32]:
@@ -128,17 +131,19 @@ class Clockwork:
 class ClockworkEngine:
     """Scripted times behind the contract of an engine."""
 
+    _rank = 0
+
     def versions(self) -> dict[str, str]:
         return {}
 
     def join(self, world: World, trial: Trial) -> None:
-        pass
+        self._rank = world.rank
 
     def leave(self) -> None:
         pass
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
-        return Clockwork(blueprint, trial, weights)
+        return Clockwork(blueprint, trial, weights, self._rank)
 
     def out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError)

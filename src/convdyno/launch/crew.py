@@ -147,6 +147,8 @@ class Crew:
             raise
         self._unread: list[deque[dict[str, Any]]] = [deque() for _ in places]
         self._heard = [time.monotonic()] * len(places)
+        self._said = [0] * len(places)
+        """How often each rank had spoken in the huddle when it was last heard of."""
         self._pinged = time.monotonic()
         self.ranks: tuple[Rank, ...] = ()
 
@@ -278,7 +280,7 @@ class Crew:
             if now - last > silence:
                 raise TrialFailed(
                     "timeout",
-                    f"{self._who(rank)}: no answer for {silence:.0f} s ({DOING[doing]}); "
+                    f"{self._awaited(rank)}: no answer for {silence:.0f} s ({DOING[doing]}); "
                     "all ranks were ended",
                 )
             limit = self._rank_seconds * (STARTING if doing in ("greet", "join") else 1)
@@ -306,7 +308,9 @@ class Crew:
             for event in received:
                 if event["event"] == "failed":
                     raise self._cause(doing, rank, event)
-                if event["event"] != "alive":
+                if event["event"] == "alive":
+                    self._said[rank] = event["said"]
+                else:
                     progress = True
                     self._unread[rank].append(event)
         if time.monotonic() - self._pinged > PING_SECONDS:
@@ -344,6 +348,15 @@ class Crew:
             return TrialFailed(event["status"], f"{self._who(guilty)}: {event['reason']}")
         status, how = deaths[guilty]
         return TrialFailed(status, f"{self._who(guilty)} {how} while {DOING[doing]}")
+
+    def _awaited(self, rank: int) -> str:
+        """Who keeps the others waiting, as far as can be told, when a rank's answer is missing.
+
+        A rank may only wait in the huddle for another one, which has not got there.
+        """
+        silent = [n for n in range(rank, len(self._links)) if not self._unread[n]]
+        least = min(self._said[n] for n in silent)
+        return " and ".join(self._who(n) for n in silent if self._said[n] == least)
 
     def _who(self, rank: int) -> str:
         return f"rank {rank} on {self._places[rank].called}"

@@ -28,6 +28,8 @@ class Huddle:
 
     def __init__(self, world: World, patience: float = 60.0) -> None:
         self._world = world
+        self.said = 0
+        """How often this rank has spoken; who has least often is who the others wait for."""
         self._lines: list[TextIO] = []
         """Rank 0 has one line to each other rank, in their order; another rank has one to it."""
         if world.alone:
@@ -40,6 +42,7 @@ class Huddle:
 
     def gather(self, value: T) -> list[T]:
         """What every rank said, in their order; all ranks ask at the same point."""
+        self.said += 1
         if self._world.alone:
             return [value]
         if self._world.rank:

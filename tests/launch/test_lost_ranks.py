@@ -1,0 +1,156 @@
+"""A rank that dies, stops, hangs or fails: named within the limit, and nobody is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from convdyno.errors import TrialFailed
+from convdyno.launch.crew import RANK_SECONDS, Crew
+from convdyno.launch.local import Here
+from convdyno.trial.spec import Trial
+
+NAMED_WITHIN_SECONDS = 30.0
+Begin = Callable[..., Crew]
+
+
+@pytest.fixture
+def crew() -> Iterator[Begin]:
+    """Start a crew of two; when a test is over, none of its processes may be."""
+    started: list[tuple[Crew, list[int]]] = []
+
+    def begin(engine: str, device: str = "cpu", rank_seconds: float = RANK_SECONDS) -> Crew:
+        trial = Trial(
+            network="deepmnist", engine=engine, batch=8, device=device, devices=2, threads=1
+        )
+        one = Here().start(trial, rank_seconds)
+        assert isinstance(one, Crew)
+        pids: list[int] = []
+        started.append((one, pids))
+        one.ask("open", silence=200, trial=trial.model_dump(mode="json"))
+        pids += [rank.pid for rank in one.ranks]
+        return one
+
+    yield begin
+    for one, pids in started:
+        one.end()
+        assert not left_over(pids)
+
+
+def left_over(pids: list[int]) -> list[int]:
+    """The processes that are still there, or have left something in their group."""
+    return [pid for pid in pids if psutil.pid_exists(pid) or group_exists(pid)]
+
+
+def group_exists(leader: int) -> bool:
+    try:
+        os.killpg(leader, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def measure_until_lost(crew: Crew, silence: float = 200) -> TrialFailed:
+    with pytest.raises(TrialFailed) as lost:
+        for turn in range(10_000):
+            crew.ask("measure", silence=silence, turn=turn, blocks=5)
+    return lost.value
+
+
+def strike(crew: Crew, rank: int, number: signal.Signals) -> tuple[TrialFailed, float]:
+    """Send one rank a signal in the middle of a measurement; what is said, and after how long."""
+    crew.ask("warm", silence=200, seconds=2)
+    struck: list[float] = []
+
+    def send() -> None:
+        struck.append(time.monotonic())
+        os.kill(crew.ranks[rank].pid, number)
+
+    threading.Timer(1.0, send).start()
+    failure = measure_until_lost(crew)
+    return failure, time.monotonic() - struck[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [1, 0])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("engine", ["torch", "jax", "tensorflow"])
+def test_a_lost_rank_of_a_framework_is_named(
+    crew: Begin, engine: str, number: signal.Signals, rank: int
+) -> None:
+    failure, seconds = strike(crew(engine), rank, number)
+    assert failure.status == "failed"
+    assert f"rank {rank} on this machine" in str(failure)
+    assert seconds < NAMED_WITHIN_SECONDS
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_lost_rank_is_named_without_a_framework_too(
+    crew: Begin, number: signal.Signals, rank: int
+) -> None:
+    one = crew("clockwork", "step=0.01;clock=real", rank_seconds=4)
+    failure, seconds = strike(one, rank, number)
+    how = "SIGKILL" if number == signal.SIGKILL else "no sign of life for 4 s"
+    assert f"rank {rank} on this machine" in str(failure)
+    assert how in str(failure)
+    assert "while being measured" in str(failure)
+    assert seconds < 7
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+@pytest.mark.parametrize("status", ["oom", "nan"])
+def test_the_status_is_that_of_the_rank_that_failed(crew: Begin, status: str, rank: int) -> None:
+    one = crew("clockwork", f"step=0.01;clock=real;fail={status};at=3;rank={rank}")
+    failure = measure_until_lost(one)
+    assert failure.status == status
+    assert str(failure).startswith(f"rank {rank} on this machine: ")
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_rank_that_hangs_but_lives_is_named_by_its_silence(crew: Begin, rank: int) -> None:
+    one = crew("clockwork", f"step=0.01;clock=real;fail=hang;at=3;rank={rank}")
+    started = time.monotonic()
+    failure = measure_until_lost(one, silence=5)
+    assert failure.status == "timeout"
+    assert str(failure).startswith(f"rank {rank} on this machine: no answer for 5 s")
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPU cores")
+def test_ctrl_c_leaves_nobody(tmp_path: Path) -> None:
+    command: list[Any] = [
+        sys.executable, "-m", "convdyno", "bench", "deepmnist", "--engine", "clockwork",
+        "--device", "step=0.01;clock=real", "--devices", "2", "--batch", "8", "--budget", "5m",
+    ]  # fmt: skip
+    parent = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    try:
+        workers = busy_workers(parent.pid)
+        parent.send_signal(signal.SIGINT)
+        assert parent.wait(15) != 0
+    finally:
+        parent.kill()
+        parent.wait()
+    assert not left_over(workers)
+    (record,) = (tmp_path / "results").rglob("*.json")
+    assert "stopped by Ctrl-C" in record.read_text()
+
+
+def busy_workers(parent: int, seconds: float = 120) -> list[int]:
+    """The ranks below a process, once there are two that have worked for a while."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = psutil.Process(parent).children(recursive=True)
+        if len(found) == 2 and all(one.num_threads() > 1 for one in found):
+            time.sleep(2)
+            return [one.pid for one in found]
+        time.sleep(0.1)
+    raise AssertionError(f"no two workers within {seconds} s")
