@@ -191,7 +191,7 @@ def bench(
     cells that differ in one thing are compared.
     """
     given = dict(locals())
-    given |= {"networks": _one_of_two(networks, network), "compile": compiled}
+    given |= {"networks": one_of_two(networks, network), "compile": compiled}
     parse.one_of("style", ("convdyno", "nvcnn", "tf-cnn"))(style)
     if slurm or slurm_module or slurm_setup or detach:
         from convdyno.cli.slurm import bench_jobs
@@ -231,7 +231,8 @@ def how(given: dict[str, Any]) -> tuple[Goal, Limits, float]:
     return goal, Limits(*seconds), parse.duration("--rank-timeout")(given["rank_timeout"])
 
 
-def _one_of_two(positional: str | None, option: str | None) -> str:
+def one_of_two(positional: str | None, option: str | None) -> str:
+    """The network, which is given in one of two ways."""
     if positional and option:
         raise UsageError(f"the network is given twice: {positional!r} and --network {option!r}")
     if not (positional or option):

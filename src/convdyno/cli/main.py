@@ -16,6 +16,7 @@ from convdyno.cli import (
     data_speed,
     doctor,
     evaluate,
+    gate,
     jobs,
     listing,
     results,
@@ -36,7 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 COMMANDS = (
-    bench.bench, sweep.sweep, train.train, evaluate.eval_, certify.certify,
+    bench.bench, gate.gate, sweep.sweep, train.train, evaluate.eval_, certify.certify,
     compare.compare, listing.list_, show.show, doctor.doctor,
 )  # fmt: skip
 for command in COMMANDS:

@@ -105,10 +105,12 @@ def labels(words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def labelled(name: str, text: str) -> dict[str, str]:
+def labelled(
+    name: str, text: str, example: str = "scratch=/mnt/scratch,local=/tmp"
+) -> dict[str, str]:
     """`label=value,label=value`, each label once."""
     pairs = [word.partition("=") for word in several(text, str)]
     labels = [label for label, _, value in pairs if label and value]
     if len(labels) != len(pairs) or len(set(labels)) != len(labels):
-        raise UsageError(f"{name} is a list such as scratch=/mnt/scratch,local=/tmp, not {text!r}")
+        raise UsageError(f"{name} is a list such as {example}, not {text!r}")
     return {label: value for label, _, value in pairs}

@@ -62,7 +62,7 @@ def exact_checks(
 
 def _same(name: str, base: float | str, candidate: float | str) -> Check:
     shown = [f"{value:,}" if isinstance(value, int) else value for value in (base, candidate)]
-    said = f"{shown[1]} instead of {shown[0]}" if base != candidate else f"the same ({shown[0]})"
+    said = f"{shown[1]} instead of {shown[0]}" if base != candidate else f"{shown[0]}"
     return Check(name, base == candidate, base, candidate, said)
 
 
@@ -70,7 +70,7 @@ def _recompilations(base: Record, candidate: Record) -> Check:
     theirs, ours = (
         max((p.recompilations for p in r.measured), default=0) for r in (base, candidate)
     )
-    said = f"{ours} while it was measured, the base {theirs}"
+    said = f"{ours} while it was measured" + (f", the base {theirs}" if ours != theirs else "")
     return Check("recompilations", ours <= theirs, theirs, ours, said)
 
 
@@ -87,7 +87,7 @@ def _loss(base: Record, candidate: Record, wanted: float | None) -> Check:
     values = theirs[0][steps - 1], ours[0][steps - 1]
     after = f"after {steps} step{'s' * (steps > 1)}"
     if apart == 0:
-        said = f"{values[1]:.6g} {after}, the same to the bit"
+        said = f"{values[1]:.6g} {after}, to the bit"
     elif apart <= allowed:
         said = f"{values[1]:.6g} {after}, {apart:.1e} apart (at most {allowed:g}{why})"
     else:

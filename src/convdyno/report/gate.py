@@ -1,0 +1,272 @@
+"""The outcome of a gate: base and candidate, their ratio, the exact checks, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from convdyno import __version__
+from convdyno.report.console import Screen
+from convdyno.report.rows import Row, row
+from convdyno.report.words import clock, noun, percent, rate
+from convdyno.results.floor import Floor
+from convdyno.results.record import Record
+from convdyno.stats.compare import Comparison, noise_floor
+from convdyno.stats.exact import Check, exact_checks
+from convdyno.stats.gate import Outcome, judge, limit, paired_ratio, unpaired_ratio
+from convdyno.stats.records import paired, rounds_of
+
+FORMAT = 1
+EXIT_CODES: dict[Outcome, int] = {
+    "pass": 0, "regression": 1, "undecided": 3, "nothing measured": 4
+}  # fmt: skip
+_WORST_FIRST: tuple[Outcome, ...] = ("regression", "nothing measured", "undecided", "pass")
+_STYLES = {"pass": "bold green", "regression": "bold red"}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a candidate is held to."""
+
+    within: float
+    """How much longer a step may take, 0.03 is 3 %."""
+    level: float = 0.95
+    """Of the interval; higher where several candidates are judged at once."""
+    loss_within: float | None = None
+    left_out: Collection[str] = ()
+    """Exact checks that are not made."""
+
+
+@dataclass(frozen=True)
+class KnownFloor:
+    """What the machine can tell of a trial in the time that the gate has."""
+
+    floor: Floor
+    rounds: int
+    """That fit into the budget."""
+    level: float = 0.95
+
+    @property
+    def share(self) -> float:
+        """The narrowest limit at which an unchanged candidate passes in four of five gates."""
+        return noise_floor(self.floor.log_ratios, self.level, rounds=self.rounds)
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        took = f"the same trial against itself, {noun(len(self.floor.log_ratios), 'round')}"
+        return f"{_percent(self.share)} ({took} in {clock(self.floor.seconds)}, {self.day})"
+
+    @property
+    def day(self) -> str:
+        """When it was measured."""
+        return self.floor.created[:10]
+
+    def to_data(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "share": self.share,
+            "rounds": self.rounds,
+            "created": self.floor.created,
+            "seconds": self.floor.seconds,
+            "log_ratios": list(self.floor.log_ratios),
+        }
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One candidate and its base, judged."""
+
+    base: Row
+    candidate: Row
+    paired: bool
+    """Whether both took turns in the same rounds; else the base is a record of earlier."""
+    terms: Terms
+    ratio: Comparison
+    checks: list[Check]
+    outcome: Outcome
+    reason: str
+    """The verdict in a sentence."""
+    floor: KnownFloor | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """As `docs/json.md` has them."""
+        return EXIT_CODES[self.outcome]
+
+    def to_data(self, folder: Path, base_folder: Path) -> dict[str, Any]:
+        """For machines, unrounded; the folders are those of the two records."""
+        return {
+            "trial": self.candidate.trial.model_dump(mode="json"),
+            "verdict": self.outcome,
+            "reason": self.reason,
+            "paired": self.paired,
+            "ratio": self.ratio.ratio,
+            "interval": [self.ratio.low, self.ratio.high],
+            "level": self.ratio.level,
+            "rounds": self.ratio.rounds,
+            "limit": limit(self.terms.within),
+            "checks": [asdict(check) for check in self.checks],
+            "floor": self.floor.to_data() if self.floor else None,
+            "base": _side_data(self.base, base_folder),
+            "candidate": _side_data(self.candidate, folder),
+        }
+
+    def show(self, screen: Screen) -> None:
+        """One block of lines."""
+        screen.line(self.candidate.trial.label, style="bold")
+        screen.table([_side("base", self), _side("candidate", self)])
+        if self.ratio.ratio is not None:
+            screen.line(f"ratio        {self._ratio_words()}")
+        screen.line(
+            f"limit        {limit(self.terms.within):.3f}: a step may take "
+            f"{_percent(self.terms.within)} longer"
+        )
+        if self.floor is not None:
+            screen.line(f"noise floor  {self.floor.words}")
+        for check in self.checks:
+            mark = {True: "same", False: "DIFFERS", None: "-"}[check.passed]
+            style = "red" if check.passed is False else ""
+            screen.line(f"{check.name:14}  {mark:7}  {check.sentence}", style=style)
+        warnings = dict.fromkeys([*self.base.warnings, *self.candidate.warnings])
+        for warning in warnings:
+            screen.line(f"mind: {warning}", style="yellow")
+        screen.line(
+            f"{self.outcome.upper()}: {self.reason}", style=_STYLES.get(self.outcome, "bold yellow")
+        )
+
+    def _ratio_words(self) -> str:
+        found = self.ratio
+        how = (
+            f"paired over {noun(found.rounds, 'round')}"
+            if self.paired
+            else f"unpaired: the base is of {self.base.record.created[:10]}, and how the machine "
+            "has changed since is not in the interval"
+        )
+        between = "" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"
+        return f"{found.ratio:.3f}{between} of the base's images/s ({how})"
+
+
+def examine(
+    base: Record,
+    candidate: Record,
+    terms: Terms,
+    *,
+    in_turns: bool,
+    floor: KnownFloor | None = None,
+) -> Gate:
+    """Judge a candidate by what both sides have measured."""
+    looks = max(base.looks, candidate.looks) if in_turns else candidate.looks
+    ratio = (
+        paired_ratio(paired(candidate, base), terms.level, looks)
+        if in_turns
+        else unpaired_ratio(rounds_of(candidate), rounds_of(base), terms.level, looks)
+    )
+    checks = exact_checks(base, candidate, terms.loss_within, terms.left_out)
+    outcome, reason = _verdict(base, candidate, ratio, checks, terms)
+    return Gate(row(base), row(candidate), in_turns, terms, ratio, checks, outcome, reason, floor)
+
+
+def _verdict(
+    base: Record, candidate: Record, ratio: Comparison, checks: Sequence[Check], terms: Terms
+) -> tuple[Outcome, str]:
+    if not base.measured:
+        return "nothing measured", f"nothing was measured of the base: {base.reason}"
+    if candidate.status not in ("ok", "interrupted"):
+        return "regression", f"the candidate failed where the base runs: {candidate.reason}"
+    if not candidate.measured:
+        return "nothing measured", f"nothing was measured of the candidate: {candidate.reason}"
+    broken = [check for check in checks if check.passed is False]
+    if broken:
+        return "regression", "; ".join(f"{check.name}: {check.sentence}" for check in broken)
+    outcome = judge(ratio, terms.within)
+    return outcome, _in_words(outcome, ratio, terms.within)
+
+
+def _in_words(outcome: Outcome, ratio: Comparison, within: float) -> str:
+    if ratio.ratio is None or ratio.low is None or ratio.high is None:
+        return ratio.reason or "no round has both sides"
+    # Adding zero makes a rounded -0.0 a plain one.
+    middle, least, most = (
+        round(100 * (1 / r - 1), 1) + 0.0 for r in (ratio.ratio, ratio.high, ratio.low)
+    )
+    takes = f"a step takes {middle:+.1f} % [{least:+.1f}, {most:+.1f}] against the base's"
+    if outcome != "undecided":
+        return f"{takes}; up to +{_percent(within)} is allowed"
+    return (
+        f"{takes}, which leaves open whether that is more than the +{_percent(within)} allowed: "
+        "give a longer --budget, or a wider --within"
+    )
+
+
+def overall(gates: Sequence[Gate]) -> Outcome:
+    """The worst of several verdicts."""
+    found = {gate.outcome for gate in gates}
+    return next(one for one in _WORST_FIRST if one in found)
+
+
+def gate_document(
+    gates: Sequence[Gate], within: float, folder: Path, base_folder: Path
+) -> dict[str, Any]:
+    """What `convdyno gate --json` prints; `docs/schemas/gate.json` describes it."""
+    return {
+        "format": FORMAT,
+        "convdyno": __version__,
+        "verdict": overall(gates),
+        "within": within,
+        "gates": [gate.to_data(folder, base_folder) for gate in gates],
+    }
+
+
+def floor_document(floors: Sequence[KnownFloor]) -> dict[str, Any]:
+    """What `convdyno gate --floor --json` prints."""
+    return {
+        "format": FORMAT,
+        "convdyno": __version__,
+        "floors": [
+            {"trial": known.floor.trial.model_dump(mode="json"), **known.to_data()}
+            for known in floors
+        ],
+    }
+
+
+def _side(name: str, gate: Gate) -> dict[str, Any]:
+    shown: Row = getattr(gate, name)
+    record = shown.record
+    versions = {"convdyno": record.convdyno, **record.versions}
+    other = gate.base.trial.differs_in(gate.candidate.trial)
+    settings = [f"{field} {getattr(shown.trial, field)}" for field in other]
+    return {
+        "": name,
+        "images/s": rate(shown.images_per_second),
+        "95 % interval": "-" if shown.low is None else f"{rate(shown.low)} to {rate(shown.high)}",
+        "rounds": shown.rounds,
+        "status": shown.status,
+        "with": ", ".join([*(f"{k} {v}" for k, v in versions.items()), *settings]),
+    }
+
+
+def _side_data(shown: Row, folder: Path) -> dict[str, Any]:
+    record = shown.record
+    return {
+        "id": record.id,
+        "record": str(folder / f"{record.id}.json"),
+        "created": record.created,
+        "command": record.command,
+        "trial": record.trial.model_dump(mode="json"),
+        "status": record.status,
+        "reason": record.reason,
+        "images_per_second": shown.images_per_second,
+        "interval": [shown.low, shown.high],
+        "rounds": shown.rounds,
+        "convdyno": record.convdyno,
+        "versions": record.versions,
+        "settings": record.settings,
+        "warnings": shown.warnings,
+    }
+
+
+def _percent(share: float) -> str:
+    return percent(share) if share >= 0.1 else f"{100 * share:.2g} %"

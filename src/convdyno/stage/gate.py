@@ -1,0 +1,104 @@
+"""What a gate measures: the base and the candidate in turns, or one trial against itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from convdyno.launch.crew import Launcher
+from convdyno.results.floor import Floor, new_floor
+from convdyno.results.record import Record, new_record
+from convdyno.results.store import Store
+from convdyno.stage.duel import Duel
+from convdyno.stage.narrator import Narrator
+from convdyno.stage.rounds import Cell, Limits, Stage
+from convdyno.stats.gate import control_ratios
+from convdyno.stats.plan import Goal
+from convdyno.trial.spec import Trial
+
+FLOOR_ROUNDS = 5
+"""Of a trial against itself: fewer say little about how much processes differ."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is measured on one side, and what starts its workers."""
+
+    role: str
+    trial: Trial
+    there: Launcher
+    convdyno: str
+    """The version that its workers have."""
+
+
+@dataclass(frozen=True)
+class Arena:
+    """What gates have in common."""
+
+    store: Store
+    narrator: Narrator
+    machine: dict[str, Any]
+    command: str
+    goal: Goal
+    """Of the ratio."""
+    silence_seconds: float
+    rank_seconds: float
+    steps: int
+    """First steps whose losses are kept."""
+
+    def duel(self, base: Side, candidate: Side, seconds: float) -> tuple[Record, Record]:
+        """Both in the same rounds, in turns; Ctrl-C keeps what was measured."""
+        cells = self._cell(base), self._cell(candidate)
+        duel = Duel(cells, self.goal, self._limits(seconds), self.store, self.narrator, _never)
+        self._run(duel)
+        return cells[0].record, cells[1].record
+
+    def alone(self, candidate: Side, seconds: float) -> Record:
+        """The candidate by itself, to be held against a record of earlier."""
+        cell = self._cell(candidate)
+        self._run(
+            Stage([cell], self.goal, self._limits(seconds), self.store, self.narrator, _never)
+        )
+        return cell.record
+
+    def floor(self, side: Side, seconds: float, within: float = 1.0) -> Floor | None:
+        """A side against itself, until that is known to `within`; None without two rounds."""
+        cells = self._cell(side, "control"), self._cell(side, "control")
+        goal = Goal(within, self.goal.level, max(FLOOR_ROUNDS, self.goal.minimum_rounds))
+        duel = Duel(cells, goal, self._limits(seconds), self.store, self.narrator, _never)
+        try:
+            duel.run()
+        finally:
+            self.narrator.clear()
+        ratios = control_ratios(duel.pair)
+        if len(ratios) < 2:
+            return None
+        return new_floor(side.trial, self.machine, tuple(ratios), duel.seconds)
+
+    def _run(self, stage: Stage) -> None:
+        try:
+            stage.run()
+        except KeyboardInterrupt:
+            self.narrator.say("interrupted: the workers were ended, finished turns are kept")
+        finally:
+            self.narrator.clear()
+
+    def _cell(self, side: Side, role: str = "") -> Cell:
+        record = new_record(
+            side.trial,
+            machine=self.machine,
+            command=self.command,
+            convdyno=side.convdyno,
+            role=role or side.role,
+        )
+        start = partial(side.there.start, rank_seconds=self.rank_seconds)
+        steps = self.steps if side.trial.mode == "train" else 1
+        return Cell(record, side.there.alone(side.trial), start=start, steps=steps)
+
+    def _limits(self, seconds: float) -> Limits:
+        return Limits(seconds, self.silence_seconds)
+
+
+def _never(trial: Trial) -> Any:
+    raise AssertionError("each side starts its own workers")
