@@ -144,10 +144,12 @@ class Here:
 
 def places(trial: Trial, host: str = "") -> list[Place]:
     """A place for each process of a trial on one machine, with cores of its own if it wants any."""
-    count = 1 if trial.processes == "host" else trial.devices // trial.hosts
+    devices = trial.devices // trial.hosts
+    count = 1 if trial.processes == "host" else devices
+    cores = trial.cores and trial.cores * devices // count
     loop = ("lo" if sys.platform == "linux" else "lo0") if not host else None
     return [
-        Place(host, local_rank=n, local_size=count, cores=trial.cores, interface=loop)
+        Place(host, local_rank=n, local_size=count, cores=cores, interface=loop)
         for n in range(count)
     ]
 

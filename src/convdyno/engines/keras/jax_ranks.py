@@ -63,7 +63,7 @@ class Ranks:
         self._own, self._compress = own, compress
         devices = {one.process_index: one for one in reversed(jax.devices(own.platform))}
         names = [f"{devices[n].platform}:{devices[n].id}" for n in sorted(devices)]
-        spread = keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
+        spread = keras.distribution.DataParallel(devices=names)
         self._mesh = spread.device_mesh.backend_mesh
         self._axis = spread.batch_dim_name
         self.flags: dict[str, object] = {

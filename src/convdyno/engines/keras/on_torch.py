@@ -171,7 +171,6 @@ def _train_step(model: Any, trial: Trial, on: torch.device) -> Callable[[Any], d
         device_ids=[on] if on.type == "cuda" else None,
         # Statistics and random numbers are each rank's own; weights are loaded by all alike.
         init_sync=False,
-        broadcast_buffers=False,
         bucket_cap_mb=trial.bucket_mb,
         gradient_as_bucket_view=True,
         static_graph=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
@@ -62,14 +63,17 @@ class Spread:
         self.module: Any = module
         if not distributed.is_initialized() or trial.mode != "train":
             return
-        self.module = self._parallel = DistributedDataParallel(
-            module,
-            device_ids=[on] if on.type == "cuda" else None,
-            broadcast_buffers=False,  # Batch-norm statistics are each rank's own.
-            bucket_cap_mb=trial.bucket_mb,
-            gradient_as_bucket_view=True,
-            static_graph=trial.accumulate == 1,
-        )
+        with warnings.catch_warnings():
+            # `broadcast_buffers` has no successor yet that leaves buffers alone at the start too.
+            warnings.simplefilter("ignore", FutureWarning)
+            self.module = self._parallel = DistributedDataParallel(
+                module,
+                device_ids=[on] if on.type == "cuda" else None,
+                broadcast_buffers=False,  # Batch-norm statistics are each rank's own.
+                bucket_cap_mb=trial.bucket_mb,
+                gradient_as_bucket_view=True,
+                static_graph=trial.accumulate == 1,
+            )
         if trial.compress == "bf16":
             self._parallel.register_comm_hook(None, _half_wire)
 
