@@ -1,5 +1,7 @@
 """Several devices of JAX take the steps that one takes with all their images."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,33 @@ def test_one_process_can_have_all_devices(tmp_path: Path) -> None:
     some = {"norms": CASES["norms"]}
     found = suite.run("jax", tmp_path, some, processes=1, each=2)
     suite.check_ranks(CASES["norms"], found["norms"], each=2)
+
+
+ANSWER = """
+from jax_sessions import open_session
+from miniatures import host_batch, lively_weights, residual
+from sameness import assert_close
+from convdyno.engines import reference
+from convdyno.engines.contract import normalise
+blueprint = residual()
+session = open_session(blueprint, mode="infer", processes="host", devices=2, threads=2)
+for count in (6, 3, 6):
+    images, labels = host_batch(blueprint, count)
+    batch = session.place(images, labels)
+    session.infer_step(batch)
+    session.wait()
+    right = reference.logits(blueprint, lively_weights(blueprint), normalise(images))
+    assert_close(session.logits(batch), right, 1e-5)
+    print(len(session._latest))
+"""
+
+
+def test_devices_of_one_process_share_images_in_use_if_they_can() -> None:
+    command = [sys.executable, "-c", ANSWER]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["2", "1", "2"], done.stderr
 
 
 @pytest.mark.parametrize(
