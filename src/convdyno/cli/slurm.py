@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,27 +32,13 @@ PASSED_ON = ("within", "budget", "rounds", "watchdog", "rank_timeout")
 def bench_jobs(given: dict[str, Any]) -> None:
     """Submit the cells of `bench` as jobs; wait for them and report, unless detached."""
     from convdyno.cli.jobs import report, runs_document
-    from convdyno.launch import slurm
     from convdyno.report.document import to_json
-    from convdyno.report.words import noun
-    from convdyno.results.jobs import new_run
-    from convdyno.results.store import Store
 
     out: Path = given["out"]
     quiet = given["as_json"]
     if not given["slurm"]:
         raise UsageError("--detach and the options --slurm-... need --slurm partition=...,...")
-    around = _surroundings(given)
-    planned = list(_plan(given))
-    Store(out).prepare()
-    run = new_run(planned[0][1][0].network, shlex.join(["convdyno", *sys.argv[1:]]))
-    jobs, errands = [], []
-    for number, (order, trials) in enumerate(planned, 1):
-        job, errand = _job(run, number, order, trials, given)
-        jobs.append(job)
-        errands.append(errand)
-    chained = not all(order.exclusive for order, _ in planned)
-    run = slurm.submit(run, jobs, errands, around, out, chained=chained)
+    run = submit([(order, trials, given) for order, trials in _plan(given)])
     if given["detach"]:
         if quiet:
             typer.echo(to_json(runs_document([run], out)))
@@ -61,10 +47,28 @@ def bench_jobs(given: dict[str, Any]) -> None:
             typer.echo(f"submitted {run.name}: jobs {numbers}")
             typer.echo(f"later: convdyno jobs collect {run.name}{_where(out)}")
         return
-    if not quiet:
-        typer.echo(f"submitted {run.name}: {noun(len(run.jobs), 'job')}", err=True)
     run = wait(run, out, quiet=quiet)
     report([run], out, quiet)
+
+
+def submit(planned: Sequence[tuple[Order, list[Trial], dict[str, Any]]]) -> JobRun:
+    """Give trials to Slurm, each list of them as a job, measured as the options beside it say."""
+    from convdyno.launch import slurm
+    from convdyno.report.words import noun
+    from convdyno.results.jobs import new_run
+    from convdyno.results.store import Store
+
+    _, first, given = planned[0]
+    around, out = _surroundings(given), given["out"]
+    Store(out).prepare()
+    run = new_run(first[0].network, shlex.join(["convdyno", *sys.argv[1:]]))
+    made = [_job(run, number, *one) for number, one in enumerate(planned, 1)]
+    chained = not all(order.exclusive for order, _, _ in planned)
+    jobs, errands = [job for job, _ in made], [errand for _, errand in made]
+    run = slurm.submit(run, jobs, errands, around, out, chained=chained)
+    if not given["as_json"] and not given["detach"]:
+        typer.echo(f"submitted {run.name}: {noun(len(run.jobs), 'job')}", err=True)
+    return run
 
 
 def wait(run: JobRun, out: Path, *, quiet: bool) -> JobRun:
@@ -121,8 +125,8 @@ def _plan(given: dict[str, Any]) -> Iterator[tuple[Order, list[Trial]]]:
     stages = parse.labelled("--stage-from", given["stage_from"]) if given["stage_from"] else {}
     orders = [read_order(text) for text in given["slurm"]]
     for order, kind in zip(orders, kinds(orders), strict=True):
-        _check(order, given)
         trials = make_trials(order, given)
+        check_order(order, trials, given)
         if stages and any(trial.data in SOURCES for trial in trials):
             raise UsageError("--stage-from copies real data: give them with --data PATH")
         together: dict[str, list[Trial]] = {}
@@ -130,14 +134,13 @@ def _plan(given: dict[str, Any]) -> Iterator[tuple[Order, list[Trial]]]:
             named = trial.model_copy(update={"slurm": kind})
             key = named.model_copy(update={"rung": "source"}).digest
             together.setdefault(key, []).append(named)
-        _check_cores(order, trials)
         for group in together.values():
             for label, folder in stages.items() or [("", "")]:
                 staged = {"staged": f"{label}={folder}"} if label else {}
                 yield order, [trial.model_copy(update=staged) for trial in group]
 
 
-def _check(order: Order, given: dict[str, Any]) -> None:
+def check_order(order: Order, trials: list[Trial], given: dict[str, Any]) -> None:
     """What would go wrong only after hours in the queue."""
     budget = parse.duration("--budget")(given["budget"])
     if order.minutes is not None and 60 * order.minutes < budget + STARTING_SECONDS:
@@ -149,9 +152,6 @@ def _check(order: Order, given: dict[str, Any]) -> None:
         raise UsageError(
             f"--cores {given['cores']} and cpus-per-task={order.cpus} are the same thing: give one"
         )
-
-
-def _check_cores(order: Order, trials: list[Trial]) -> None:
     counts = sorted({trial.devices for trial in trials})
     if order.gpu is None and len(counts) > 1 and any(trial.cores is None for trial in trials):
         raise UsageError(
@@ -176,7 +176,7 @@ def _job(
     if first.staged is not None:
         label, _, folder = first.staged.partition("=")
         stage, what = (label, folder), f"{what}, staged to {label}"
-    words = bench_words(first, ladder=given["ladder"])
+    words = bench_words(first, ladder=len(trials) > 1)
     for name in PASSED_ON:
         words += [f"--{name.replace('_', '-')}", str(given[name])]
     for label in given["label"] or ():
