@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,13 @@ from convdyno.errors import BadSweep, ConvdynoError, UsageError
 
 if TYPE_CHECKING:
     from convdyno.launch.crew import Room
+    from convdyno.launch.slurm_order import Order
     from convdyno.stage.agenda import Planned
     from convdyno.trial.spec import Trial
     from convdyno.trial.sweep import Combination, Sweep
     from convdyno.trial.sweep_file import Vocabulary
 
+NOT_OF_ONE_TRIAL = ("case", "devices", "slurm", "stage_from")
 TOGETHER, SHUFFLE = 4, 0
 """What a sweep's own settings are when they are not given."""
 FOR_JOBS = ("slurm_module", "slurm_setup")
@@ -54,23 +57,38 @@ def vocabulary() -> Vocabulary:
     )
 
 
-def make_plan(
-    sweep: Sweep, name: str, room: Callable[[str | None], Room], labels: dict[str, str]
-) -> list[Planned]:
-    """Every trial of a sweep once, in the order of the file.
+@dataclass
+class Plan:
+    """Every trial of a sweep once, and what Slurm is asked for where it is asked."""
 
-    `room` tells where trials run that ask Slurm for something, or for nothing.
-    """
+    planned: list[Planned]
+    orders: dict[str, Order]
+    """By the trial's own word for it."""
+
+
+def make_plan(sweep: Sweep, name: str, there: Room, given: dict[str, Any]) -> Plan:
+    """Every trial of a sweep, in the order of the file; `given` is what is given once."""
     combinations = sweep.combinations()
     if not combinations:
         raise BadSweep(f"{name}: nothing is left to run: every combination is excluded")
+    orders = _orders(combinations, name)
     axes = list(dict.fromkeys(word for one in combinations for word in one))
     found: dict[str, Planned] = {}
     for family in _families(combinations):
-        for combination, trial in _trials(family, name, room):
-            if trial.digest not in found:
-                found[trial.digest] = _planned(trial, combination, axes, labels)
-    return list(found.values())
+        text = str(family[0].get("slurm", ""))
+        kind, order = orders.get(text, (None, None))
+        try:
+            trials = _trials(family, order or there, given, order)
+        except ConvdynoError as wrong:
+            said = ", ".join(f"{word} {value}" for word, value in family[0].items())
+            raise BadSweep(f"{name}: {wrong} ({said.replace('_', '-')})") from None
+        by_count = {str(one.get("devices")): one for one in family}
+        for trial in trials:
+            own = trial.model_copy(update={"slurm": kind, "staged": family[0].get("stage_from")})
+            if own.digest not in found:
+                combination = by_count.get(str(own.devices), family[0])
+                found[own.digest] = _planned(own, combination, axes, sweep.labels)
+    return Plan(list(found.values()), dict(orders.values()))
 
 
 def _planned(
@@ -83,6 +101,18 @@ def _planned(
     return Planned(trial, case | labels, path)
 
 
+def _orders(combinations: list[Combination], name: str) -> dict[str, tuple[str, Order]]:
+    """What Slurm is asked for, by what the file says."""
+    from convdyno.launch.slurm_order import kinds, read_order
+
+    texts = list(dict.fromkeys(str(one["slurm"]) for one in combinations if "slurm" in one))
+    try:
+        orders = [read_order(text) for text in texts]
+        return dict(zip(texts, zip(kinds(orders), orders, strict=True), strict=True))
+    except ConvdynoError as wrong:
+        raise BadSweep(f"{name}: {wrong}") from None
+
+
 def _families(combinations: list[Combination]) -> list[list[Combination]]:
     """Combinations that differ in their devices alone: they share a machine's cores out alike."""
     found: dict[tuple[tuple[str, Any], ...], list[Combination]] = {}
@@ -93,33 +123,18 @@ def _families(combinations: list[Combination]) -> list[list[Combination]]:
 
 
 def _trials(
-    family: list[Combination], name: str, room: Callable[[str | None], Room]
-) -> list[tuple[Combination, Trial]]:
+    family: list[Combination], there: Room, given: dict[str, Any], order: Order | None
+) -> list[Trial]:
     from convdyno.cli.cells import make_trials
-
-    words = {word: value for word, value in family[0].items() if word not in ("case", "devices")}
-    counts = [one["devices"] for one in family if "devices" in one]
-    if counts:
-        words["devices"] = counts  # type: ignore[assignment]
-    text = words.pop("slurm", None)
-    storage = words.pop("stage_from", None)
-    try:
-        there = room(None if text is None else str(text))
-        trials = make_trials(there, options.given(words))
-        _check_storage(storage, trials)
-    except ConvdynoError as wrong:
-        said = ", ".join(f"{word.replace('_', '-')} {value}" for word, value in family[0].items())
-        raise BadSweep(f"{name}: {wrong} ({said})") from None
-    changes = {"slurm": getattr(there, "kind", None), "staged": storage}
-    by_count = {str(one.get("devices")): one for one in family}
-    return [
-        (by_count.get(str(trial.devices), family[0]), trial.model_copy(update=changes))
-        for trial in trials
-    ]
-
-
-def _check_storage(storage: object, trials: list[Trial]) -> None:
+    from convdyno.cli.slurm import check_order
     from convdyno.data import SOURCES
 
-    if storage is not None and any(trial.data in SOURCES for trial in trials):
+    said = {word: value for word, value in family[0].items() if word not in NOT_OF_ONE_TRIAL}
+    counts = [one["devices"] for one in family if "devices" in one]
+    words = options.given(said | ({"devices": counts} if counts else {}))
+    trials = make_trials(there, words)
+    if order is not None:
+        check_order(order, trials, given | words | {"budget": given["budget"]})
+    if "stage_from" in family[0] and any(trial.data in SOURCES for trial in trials):
         raise UsageError("stage-from copies real data: give them with data")
+    return trials

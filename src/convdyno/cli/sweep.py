@@ -17,8 +17,9 @@ from convdyno.cli import options, parse
 from convdyno.errors import NothingMeasured
 
 if TYPE_CHECKING:
-    from convdyno.launch.crew import Launcher, Room
-    from convdyno.stage.agenda import Agenda, Planned
+    from convdyno.cli.plan import Plan
+    from convdyno.launch.crew import Launcher
+    from convdyno.stage.agenda import Agenda
     from convdyno.stage.sweep import SweepRun
     from convdyno.trial.spec import Trial
     from convdyno.trial.sweep import Sweep
@@ -61,7 +62,8 @@ def sweep(
     turn that is being measured; nothing that was measured is lost, however it ends.
     """
     from convdyno.cli.bench import FAR
-    from convdyno.cli.plan import vocabulary
+    from convdyno.cli.plan import make_plan, vocabulary
+    from convdyno.cli.sweep_jobs import run_jobs
     from convdyno.cli.where import launcher
     from convdyno.trial.sweep_file import read_sweep
 
@@ -69,16 +71,17 @@ def sweep(
     wanted = read_sweep(file, vocabulary(), replace or ())
     wanted.labels |= parse.labels(label or ())
     wanted.title = wanted.title or file.name
-    given = _settings(wanted)
-    far = {name: given[name] for name in FAR}
-    with launcher(**far, out=out, quiet=as_json) as there:
-        agenda = _agenda(wanted, file.name, there, out, retry=retry is not None)
-        run = _on_stage(agenda, given, there, out, as_json)
+    given = _settings(wanted) | {"out": out, "as_json": as_json}
+    with launcher(**{name: given[name] for name in FAR}, out=out, quiet=as_json) as there:
+        plan = make_plan(wanted, file.name, there, given)
+        agenda = _agenda(plan, out, retry=retry is not None)
+        run = _on_stage(agenda, given, there)
         if dry_run:
             _show(run, wanted, as_json)
             return
-        if not as_json:
-            _announce(run, wanted, out)
+        _announce(run, wanted, out, as_json)
+        if plan.orders:
+            run_jobs(agenda, plan, given)
         run.run()
     _report(run, wanted, out, as_json)
 
@@ -92,22 +95,16 @@ def _settings(wanted: Sweep) -> dict[str, Any]:
     return options.given({k: v for k, v in wanted.settings.items() if k not in own}) | own
 
 
-def _agenda(wanted: Sweep, name: str, there: Launcher, out: Path, *, retry: bool) -> Agenda:
+def _agenda(plan: Plan, out: Path, *, retry: bool) -> Agenda:
     """The plan, and how it stands."""
-    from convdyno.cli.plan import make_plan
     from convdyno.errors import BadStore
-    from convdyno.launch.slurm_order import read_order
     from convdyno.results import facts
     from convdyno.results.index import Index
     from convdyno.results.machines import kind
     from convdyno.stage.agenda import Agenda
     from convdyno.stats.figures import figures
 
-    def room(slurm: str | None) -> Room:
-        return there if slurm is None else read_order(slurm)
-
-    planned = make_plan(wanted, name, room, wanted.labels)
-    agenda = Agenda(planned, kind(facts.machine()), retry=retry)
+    agenda = Agenda(plan.planned, kind(facts.machine()), retry=retry)
     try:
         agenda.start(Index(out, figures).heads())
     except BadStore:
@@ -117,15 +114,14 @@ def _agenda(wanted: Sweep, name: str, there: Launcher, out: Path, *, retry: bool
     return agenda
 
 
-def _on_stage(
-    agenda: Agenda, given: dict[str, Any], there: Launcher, out: Path, quiet: bool
-) -> SweepRun:
+def _on_stage(agenda: Agenda, given: dict[str, Any], there: Launcher) -> SweepRun:
     from convdyno.cli.bench import how
     from convdyno.results import facts
     from convdyno.results.store import Store
     from convdyno.stage.sweep import Means, SweepRun
 
     goal, limits, patience = how(given)
+    out, quiet = given["out"], given["as_json"]
     trials = [one.trial for one in agenda.planned]
     means = Means(
         goal,
@@ -171,14 +167,17 @@ def _ready(
         yield placed
 
 
-def _announce(run: SweepRun, wanted: Sweep, out: Path) -> None:
+def _announce(run: SweepRun, wanted: Sweep, out: Path, quiet: bool) -> None:
     """Make sure that results can be written, and say what is about to happen."""
     from convdyno.report.sweep import plan_lines
     from convdyno.results.claims import holders
     from convdyno.results.store import Store
 
     Store(out).prepare()
-    for line in plan_lines(run.agenda, run.groups(), run.seconds_left(run.agenda.left)):
+    if quiet:
+        return
+    groups = run.groups()
+    for line in plan_lines(run.agenda, groups, run.seconds_left(groups)):
         typer.echo(line, err=True)
     for place in wanted.unused:
         typer.echo(f"mind: {place}: this means none of the combinations", err=True)
@@ -194,7 +193,7 @@ def _show(run: SweepRun, wanted: Sweep, as_json: bool) -> None:
     from convdyno.report.sweep import plan_document, plan_lines
 
     agenda, groups = run.agenda, run.groups()
-    times = run.seconds_left(agenda.left)
+    times = run.seconds_left(groups)
     commands = {
         one.trial.digest: shlex.join(["convdyno", "bench", *bench_words(one.trial)])
         for one in agenda.planned
@@ -202,26 +201,22 @@ def _show(run: SweepRun, wanted: Sweep, as_json: bool) -> None:
     if as_json:
         typer.echo(to_json(plan_document(wanted.title, agenda, groups, times, commands)))
         return
-    numbers = {id(one): n for n, group in enumerate(groups, 1) for one in group}
+    numbers = {id(one): str(n) for n, group in enumerate(groups, 1) for one in group}
+    order = [one for group in groups for one in group]
+    order += [one for one in agenda.planned if id(one) not in numbers]
     Screen().table([
         {
-            "group": str(numbers.get(id(one), "-")),
+            "group": numbers.get(id(one), "-" if one.trial.slurm is None else "job"),
             "standing": one.standing,
             "labels": ",".join(f"{name}={value}" for name, value in one.labels.items()),
             "trial": commands[one.trial.digest].removeprefix("convdyno bench "),
         }
-        for one in [*(o for group in groups for o in group), *_others(agenda)]
+        for one in order
     ])  # fmt: skip
     for line in plan_lines(agenda, groups, times):
         typer.echo(line)
     for place in wanted.unused:
         typer.echo(f"mind: {place}: this means none of the combinations")
-
-
-def _others(agenda: Agenda) -> list[Planned]:
-    from convdyno.stage.agenda import OPEN
-
-    return [one for one in agenda.planned if one.standing not in OPEN]
 
 
 def _report(run: SweepRun, wanted: Sweep, out: Path, as_json: bool) -> None:
@@ -234,9 +229,7 @@ def _report(run: SweepRun, wanted: Sweep, out: Path, as_json: bool) -> None:
     agenda = run.agenda
     stopped = run.signal.name if run.signal else None
     if as_json:
-        records = [
-            read_record(out / one.head.file) if one.head else None for one in agenda.planned
-        ]
+        records = [read_record(out / one.head.file) if one.head else None for one in agenda.planned]
         typer.echo(to_json(outcome_document(wanted.title, agenda, records, stopped, out)))
     else:
         Screen().table(outcome_table(agenda))

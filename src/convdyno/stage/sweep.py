@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -72,14 +72,15 @@ class SweepRun:
         self._index = Index(store.folder, figures)
         self._kind = machines.kind(means.machine)
         self._together = means.together
-        self._began, self._cells_done = time.monotonic(), 0
+        self._began, self._cells_done, self._groups = time.monotonic(), 0, 0
         self._stage: Stage | None = None
         self._preparing = False
         self.signal: signal.Signals | None = None
 
     def groups(self) -> list[list[Planned]]:
         """What is left, in the groups and the order in which it will be measured."""
-        return in_random_order(grouped(self.agenda.left, self._together), self._means.seed)
+        here = [one for one in self.agenda.left if one.trial.slurm is None]
+        return in_random_order(grouped(here, self._together), self._means.seed)
 
     def run(self) -> None:
         """Measure group after group; signals end it after the turn that is being measured."""
@@ -98,8 +99,9 @@ class SweepRun:
             if one.standing in OPEN:
                 one.standing = "elsewhere"
 
-    def seconds_left(self, cells: Sequence[Planned]) -> tuple[float | None, float]:
+    def seconds_left(self, groups: Iterable[list[Planned]]) -> tuple[float | None, float]:
         """How long these will take: as cells took so far, if any did; and at the most."""
+        cells = [one for group in groups for one in group]
         most = self._means.limits.budget_seconds * len(cells)
         if self._cells_done:
             each = (time.monotonic() - self._began) / self._cells_done
@@ -111,13 +113,10 @@ class SweepRun:
     def _all(self, waiting: list[list[Planned]]) -> list[Planned]:
         """Measure all groups; what others are measuring meanwhile comes back."""
         busy: list[Planned] = []
-        number = 0
         while waiting:
             self._heed()
             group = waiting.pop(0)
-            number += 1
-            self._tell(number, group, waiting)
-            crowded = self._group(group, busy)
+            crowded = self._group(group, busy, waiting)
             if crowded:
                 # Beside others it did not fit; whether it fits at all is only known alone.
                 self._together = max(1, self._together // 2)
@@ -126,7 +125,9 @@ class SweepRun:
                 waiting[:] = [*([one] for one in crowded), *smaller]
         return busy
 
-    def _group(self, group: list[Planned], busy: list[Planned]) -> list[Planned]:
+    def _group(
+        self, group: list[Planned], busy: list[Planned], waiting: list[list[Planned]]
+    ) -> list[Planned]:
         """Measure a group; cells that ran out of memory beside others come back."""
         limits = self._means.limits
         lasting = len(group) * limits.budget_seconds + limits.silence_seconds + SLACK_SECONDS
@@ -147,6 +148,7 @@ class SweepRun:
             mine = [one for one in mine if one.standing in OPEN and not self._skip(one)]
             if not mine:
                 return []
+            self._tell(mine, waiting)
             cells = self._measure(mine)
             self._cells_done += len(mine)
             crowded = [o for o, c in zip(mine, cells, strict=True) if c.record.reason == CROWDED]
@@ -241,11 +243,12 @@ class SweepRun:
         if self.signal:
             raise Stopped(self.signal.name)
 
-    def _tell(self, number: int, group: list[Planned], waiting: list[list[Planned]]) -> None:
-        expected, most = self.seconds_left([one for g in (group, *waiting) for one in g])
+    def _tell(self, group: list[Planned], waiting: list[list[Planned]]) -> None:
+        self._groups += 1
+        expected, most = self.seconds_left([group, *waiting])
         left = f"about {_clock(expected)}" if expected is not None else f"at most {_clock(most)}"
         names = "; ".join(one.trial.label for one in group)
-        self._say(f"group {number} of {number + len(waiting)} ({left} left): {names}")
+        self._say(f"group {self._groups} of {self._groups + len(waiting)} ({left} left): {names}")
 
     def _say(self, sentence: str) -> None:
         if not self._means.quiet:
