@@ -57,20 +57,23 @@ def merge(source: Path, target: Store) -> Merged:
 
 
 def _take(record: Record, target: Store, done: Merged) -> None:
-    name, there = record.id, _there(target, record.id)
-    if there is not None and not _one(record, there):
-        record = record.but(id=f"{name}-{_fingerprint(record)[:8]}")
-        there = _there(target, record.id)
-    if there is None:
-        target.write(record)
-        done.added.append(record.id)
-        if record.id != name:
-            done.renamed[name] = record.id
-    elif _progress(record) > _progress(there):
-        target.write(record)
-        done.updated.append(record.id)
-    else:
-        done.present += 1
+    # A record that had to be renamed once ends with its fingerprint.
+    mark = f"-{_fingerprint(record)[:8]}"
+    plain = record.id.removesuffix(mark)
+    for name in (plain, plain + mark):
+        there = _there(target, name)
+        if there is not None and _one(record, there):
+            if _progress(record) > _progress(there):
+                target.write(record.but(id=name))
+                done.updated.append(name)
+            else:
+                done.present += 1
+            return
+    name = record.id if _there(target, record.id) is None else plain + mark
+    target.write(record.but(id=name))
+    done.added.append(name)
+    if name != record.id:
+        done.renamed[record.id] = name
 
 
 def _there(target: Store, name: str) -> Record | None:

@@ -78,7 +78,8 @@ def parse_sweep(
 ) -> Sweep:
     """The sweep in a text; `name` is what the text is called in sentences."""
     try:
-        document = tomllib.loads(text)
+        # After its last line a text has no line numbers.
+        document = tomllib.loads(text + "\n")
     except tomllib.TOMLDecodeError as wrong:
         raise BadSweep(f"{name} is no TOML: {wrong}") from None
     reader = _Reader(name, Lines(text), vocabulary)

@@ -1,0 +1,138 @@
+"""The heads of a store are read once, and never wrong for having been remembered."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convdyno.errors import BadStore
+from convdyno.results.index import NAME, Index
+from convdyno.results.record import Block, Process, Record, new_record
+from convdyno.results.select import select
+from convdyno.results.store import Store
+from convdyno.stats.figures import figures
+from convdyno.trial.spec import make_trial
+
+MACHINE = {"host": "a", "cpu": "fast", "cores_usable": 2, "environment": {"OMP_NUM_THREADS": "2"}}
+
+
+def a_record(batch: int = 1, **more: Any) -> Record:
+    trial = make_trial(network="trivial", engine="clockwork", batch=batch)
+    blocks = tuple(Block(seconds=0.2, steps=100, turn=n) for n in range(3))
+    processes = tuple(Process(round=n, blocks=blocks) for n in range(3))
+    facts = {"machine": MACHINE, "processes": processes, "status": "ok"} | more
+    return new_record(trial, **facts)
+
+
+class Counting:
+    """The figures of records, and how many were asked for."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def __call__(self, record: Record) -> dict[str, Any]:
+        self.read += 1
+        return figures(record)
+
+
+def test_a_head_has_what_its_record_has(tmp_path: Path) -> None:
+    record = a_record(4, labels={"gpu": "<k80>"})
+    Store(tmp_path).write(record)
+    (head,) = Index(tmp_path, figures).heads()
+    assert (head.id, head.status, head.digest) == (record.id, "ok", record.trial.digest)
+    assert (head.labels, head.kind) == ({"gpu": "<k80>"}, "fast, 2 cores")
+    assert head.figures["images_per_second"] == pytest.approx(4 * 100 / 0.2)
+    assert head.figures["rounds"] == 3
+    assert select([head.record()], ["label.gpu=<k80>", "batch=4", "host=a"])
+
+
+def test_only_what_is_new_or_changed_is_read(tmp_path: Path) -> None:
+    store, counting = Store(tmp_path), Counting()
+    first, second = a_record(1), a_record(2)
+    store.write(first)
+    store.write(second)
+    assert len(Index(tmp_path, counting).heads()) == 2
+    assert len(Index(tmp_path, counting).heads()) == 2
+    assert counting.read == 2
+    time.sleep(0.01)
+    store.write(first.but(status="failed", reason="x"))
+    store.write(a_record(3))
+    heads = Index(tmp_path, counting).heads()
+    assert (len(heads), counting.read) == (3, 4)
+    assert {head.status for head in heads} == {"ok", "failed"}
+
+
+def test_one_index_sees_what_comes_and_goes(tmp_path: Path) -> None:
+    store, index = Store(tmp_path), Index(tmp_path, figures)
+    path = store.write(a_record(1))
+    assert len(index.heads()) == 1
+    store.write(a_record(2))
+    assert len(index.heads()) == 2
+    path.unlink()
+    assert [head.trial["batch"] for head in index.heads()] == [2]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"made_by": 3}', b"\xff\x00", None])
+def test_it_is_safe_to_lose(tmp_path: Path, damage: bytes | None) -> None:
+    Store(tmp_path).write(a_record())
+    (before,) = Index(tmp_path, figures).heads()
+    (tmp_path / NAME).unlink() if damage is None else (tmp_path / NAME).write_bytes(damage)
+    assert Index(tmp_path, figures).heads() == [before]
+
+
+def test_what_is_no_record_is_named_each_time_and_read_once(tmp_path: Path) -> None:
+    Store(tmp_path).write(a_record())
+    (tmp_path / "half.json").write_text('{"id": ')
+    (tmp_path / "newer.json").write_text(json.dumps({"schema_version": 99}))
+    for _ in range(2):
+        index = Index(tmp_path, figures)
+        assert len(index.heads()) == 1
+        assert ["half.json" in index.skipped[0], "schema 99" in index.skipped[1]] == [True, True]
+
+
+def test_a_folder_that_cannot_be_written_can_be_listed(tmp_path: Path) -> None:
+    Store(tmp_path).write(a_record())
+    tmp_path.chmod(0o555)
+    try:
+        assert len(Index(tmp_path, figures).heads()) == 1
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_no_folder_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(BadStore, match="there is no results folder"):
+        Index(tmp_path / "none", figures).heads()
+
+
+def test_an_index_is_not_taken_for_a_record(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write(a_record())
+    Index(tmp_path, figures).heads()
+    assert len(list(store.records())) == 1
+    assert store.skipped == []
+
+
+@pytest.mark.slow
+def test_ten_thousand_records_are_listed_in_a_second(tmp_path: Path) -> None:
+    text = a_record().model_dump_json(indent=1)
+    name = json.loads(text)["id"]
+    for n in range(10_000):
+        other = f"{name}-{n:05d}"
+        (tmp_path / f"{other}.json").write_text(text.replace(name, other))
+    command = [sys.executable, "-m", "convdyno", "results", "list", "--out", str(tmp_path)]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    times = []
+    for _ in range(3):
+        before = os.times()
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        after = os.times()
+        times.append(after.children_user + after.children_system)
+        times[-1] -= before.children_user + before.children_system
+        assert done.stdout.count(b"\n") == 10_001
+    # CPU time, because another process may have the machine.
+    assert min(times) < 1
