@@ -57,7 +57,8 @@ def bench(
     ] = None,
     mode: Annotated[str, typer.Option(help="train, infer")] = "train",
     batch: Annotated[
-        str | None, typer.Option(help="Images per device; default: what suits the network.")
+        str | None,
+        typer.Option(help="Images per device, or max; default: what suits the network."),
     ] = None,
     precision: Annotated[str, typer.Option(help="fp32, bf16, fp16, tf32")] = "fp32",
     layout: Annotated[str, typer.Option(help="auto, nchw, nhwc")] = "auto",
@@ -205,13 +206,13 @@ def bench(
 
 def measured(given: dict[str, Any], command: str) -> tuple[list[Cell], Certificates, Limits]:
     """Measure what the options say; `command` is what repeats it."""
-    from convdyno.cli.cells import make_trials
+    from convdyno.cli.largest import trials_that_fit
     from convdyno.cli.where import launcher
 
     goal, limits, patience = how(given)
     labels, out, quiet = parse.labels(given["label"] or ()), given["out"], given["as_json"]
     with launcher(**{name: given[name] for name in FAR}, out=out, quiet=quiet) as there:
-        trials = make_trials(there, given)
+        trials = trials_that_fit(there, given)
         certificates = certificates_of(trials, out, quiet)
         with _staged(trials, given["stage_from"], quiet) as placed:
             there.check(placed)

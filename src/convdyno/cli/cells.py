@@ -71,7 +71,7 @@ def readers() -> dict[str, Callable[[str], Any]]:
     """What reads one word of each option that takes a list, in the order of the cells."""
     return {
         "mode": _choice("mode", spec.Mode),
-        "batch": parse.whole("--batch"),
+        "batch": _batch,
         "precision": _choice("precision", spec.Precision),
         "layout": _choice("layout", spec.Layout),
         "compile": _choice("compile", spec.Switch),
@@ -193,6 +193,12 @@ def _optimiser(words: dict[str, Any], own: str) -> dict[str, Any]:
     rate = parse.number("--rate")(words["rate"]) if words["rate"] is not None else None
     default = {"sgd": 1e-3, "adam": 1e-4}[kind]
     return {"kind": kind, "rate": default if rate is None else rate}
+
+
+def _batch(word: str) -> int:
+    if word == "max":
+        raise UsageError("--batch max is found by trying, on this machine: give a number here")
+    return parse.whole("--batch")(word)
 
 
 def _loss_scale(word: str) -> float | str:

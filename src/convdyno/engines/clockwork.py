@@ -9,6 +9,9 @@ Nothing is computed; each step moves a clock of its own. The script is the trial
     between=0.01    relative deviation from process to process
     ar=0.5          correlation of neighbouring steps
     warm=5          how many steps are slower (2x) at first
+    nchw=1.3        times a step in that layout; also nhwc
+    compiled=0.8    times a compiled step
+    most=64         more images than that are out of memory
     random=7        fixes the randomness; else every process differs
     fail=crash      crash, oom, nan or hang, at the step `at` (default 30)
     rank=1          of several ranks only this one fails
@@ -49,6 +52,10 @@ NUMBERS = {
     "ar": 0.5,
     "warm": 5.0,
     "at": 30.0,
+    "nchw": 1.0,
+    "nhwc": 1.0,
+    "compiled": 1.0,
+    "most": math.inf,
     "random": -1.0,
     "rank": -1.0,
 }
@@ -63,14 +70,20 @@ class Clockwork:
         self._fails = self._words["fail"] if self._numbers["rank"] in (-1, rank) else ""
         if not self._numbers["step"] > 0:
             raise Refused("a step of the clockwork engine must take some time: step=0.002")
+        if trial.batch > self._numbers["most"]:
+            raise MemoryError("scripted")
         seed = self._numbers["random"]
         self._random = np.random.default_rng(int(seed) if seed >= 0 else None)
         self._seconds = self._numbers["step"] + self._numbers["image"] * trial.batch
+        compiled = trial.compile == "on"
+        self._seconds *= self._numbers.get(trial.layout, 1.0)
+        self._seconds *= self._numbers["compiled"] if compiled else 1.0
         self._seconds *= math.exp(self._numbers["between"] * self._random.standard_normal())
         self._weights, self._classes, self._drift = weights, blueprint.classes, 0.0
         self._now = self._steps = 0
         self.clock = time.perf_counter_ns if self._words["clock"] == "real" else lambda: self._now
-        self.settings = Settings("clockwork", "clockwork", "none", compiled=False, threads=1)
+        layout = "none" if trial.layout == "auto" else trial.layout
+        self.settings = Settings("clockwork", "clockwork", layout, compiled, trial.threads or 1)
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Batch:
         return images, labels

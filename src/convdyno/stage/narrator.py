@@ -31,6 +31,10 @@ class Narrator:
         """A turn begins."""
         self._draw(f"round {round_number + 1}, turn {turn + 1}: measuring {label}", left)
 
+    def trying(self, batch: int, left: float) -> None:
+        """A batch is being tried."""
+        self._draw(f"trying a batch of {batch}", left)
+
     def probing(self, label: str, left: float) -> None:
         """The device's peak is being measured."""
         self._draw(f"probing the peak for {label}", left)
