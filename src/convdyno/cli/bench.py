@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convdyno.cli import parse
+from convdyno.cli.preset import with_preset
 from convdyno.errors import NothingMeasured, UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ Examples:
   convdyno bench resnet50 --nodes nodes.txt --per-node 2 --max-devices 8
   convdyno bench resnet50 --devices 1,2,4 --slurm partition=GPU,gres=gpu:k80,time=15 --detach
   convdyno bench --network mypackage.nets:tiny --image-size 64
+  convdyno bench resnet50 --preset fast
   convdyno bench resnet50 --label gpu=k80 --label rack=3
 \b
 Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial failed.
@@ -177,6 +179,9 @@ def bench(
     detach: Annotated[
         bool, typer.Option("--detach", help="Submit and return; see `convdyno jobs`.")
     ] = False,
+    preset: Annotated[
+        str | None, typer.Option(help="Settings that `tune` has found, where none are given.")
+    ] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE: kept in the records; may be given again.")
     ] = None,
@@ -191,8 +196,8 @@ def bench(
     Every option that names a list takes several values with commas; each combination is a cell, and
     cells that differ in one thing are compared.
     """
-    given = dict(locals())
-    given |= {"networks": one_of_two(networks, network), "compile": compiled}
+    given = with_preset(dict(locals()) | {"compile": compiled})
+    given["networks"] = one_of_two(given["networks"], given["network"])
     parse.one_of("style", ("convdyno", "nvcnn", "tf-cnn"))(style)
     if slurm or slurm_module or slurm_setup or detach:
         from convdyno.cli.slurm import bench_jobs
@@ -216,7 +221,7 @@ def measured(given: dict[str, Any], command: str) -> tuple[list[Cell], Certifica
         certificates = certificates_of(trials, out, quiet)
         with _staged(trials, given["stage_from"], quiet) as placed:
             there.check(placed)
-            about = {"command": command, "labels": labels}
+            about = {"command": command, "labels": labels, "preset": given.get("used_preset")}
             cells = _run(placed, goal, limits, there, patience, out, quiet, about)
     return cells, certificates, limits
 

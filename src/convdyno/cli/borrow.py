@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., None])
 ELSEWHERE = frozenset(
     {
         "slurm", "slurm_module", "slurm_setup", "detach", "nodes", "per_node", "max_devices",
-        "remote_dir", "python", "ssh_config", "ladder", "stage_from", "style",
+        "remote_dir", "python", "ssh_config", "ladder", "stage_from", "style", "preset",
     }
 )  # fmt: skip
 """Options about where cells run and how they are shown, which only `bench` has."""

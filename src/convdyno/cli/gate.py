@@ -70,9 +70,7 @@ def gate(
         str | None, typer.Option(help="layout=nchw,threads=1: settings of the base.")
     ] = None,
     rounds: Annotated[int, typer.Option(help="Fresh processes of each side, at least.", min=2)] = 3,
-    loss_steps: Annotated[
-        int, typer.Option(help="First steps whose loss must agree.", min=1)
-    ] = 4,
+    loss_steps: Annotated[int, typer.Option(help="First steps whose loss must agree.", min=1)] = 4,
     loss_within: Annotated[
         str | None, typer.Option(help="How far apart losses may be; 0: the same bits.")
     ] = None,

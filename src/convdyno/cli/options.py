@@ -34,6 +34,8 @@ def defaults() -> dict[str, Any]:
 
 def given(values: Mapping[str, Any], *, quiet: bool = True) -> dict[str, Any]:
     """What `bench` is given if its options have these values; a list is several of one option."""
+    from convdyno.cli.preset import with_preset
+
     known = defaults()
     for name in values:
         if name not in known or name == "json":
@@ -41,7 +43,7 @@ def given(values: Mapping[str, Any], *, quiet: bool = True) -> dict[str, Any]:
     words = known | {
         name: as_given(name, value) for name, value in values.items() if value is not None
     }
-    return words | {"networks": words["network"], "as_json": quiet}
+    return with_preset(words | {"networks": words["network"], "as_json": quiet}, words=())
 
 
 def as_given(name: str, value: Any) -> Any:
