@@ -67,6 +67,17 @@ def usable_cores() -> int:
     return cores
 
 
+def free_memory(group: str = "/sys/fs/cgroup") -> int:
+    """Bytes that can still be taken: of the machine, and of what its container may use."""
+    free: int = psutil.virtual_memory().available
+    most, used = _read(f"{group}/memory.max"), _read(f"{group}/memory.current")
+    if not (most and used and most.isdigit() and used.isdigit()):
+        return free
+    # Files that are only held because there was room for them give way.
+    held = dict(line.split() for line in (_read(f"{group}/memory.stat") or "").splitlines())
+    return max(0, min(free, int(most) - int(used) + int(held.get("inactive_file", 0))))
+
+
 def cpu_name() -> str:
     """The processor's model name."""
     for line in (_read("/proc/cpuinfo") or "").splitlines():

@@ -395,7 +395,9 @@ def _be_first_to_go() -> None:
     if sys.platform != "linux" or Path("/dev/nvidiactl").exists():
         return
     Path("/proc/self/oom_score_adj").write_text("1000")
-    free = psutil.virtual_memory().available
+    from convdyno.results.facts import free_memory
+
+    free = free_memory()
     resource.setrlimit(resource.RLIMIT_DATA, (free, free))
 
 
