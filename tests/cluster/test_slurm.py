@@ -36,7 +36,7 @@ class Site:
 
     def __call__(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "convdyno", *words]
-        done = self.slurm.run(*command, cwd=self.home, timeout=600)
+        done = self.slurm.run(*command, cwd=self.home, timeout=1800)
         assert done.returncode == code, f"{done.returncode}: {done.stderr}\n{done.stdout}"
         return done
 
