@@ -32,8 +32,13 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: Any) -> Any:
-    return suite.run(ENGINE, tmp_path_factory.mktemp("keras"), CASES)
+def folder(tmp_path_factory: Any) -> Any:
+    return tmp_path_factory.mktemp("keras")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Any:
+    return suite.run(ENGINE, folder, CASES)
 
 
 def test_ranks_are_one_session_with_all_their_images(found: Any, tmp_path: Path) -> None:
@@ -60,6 +65,11 @@ def test_ranks_drop_different_values(found: Any) -> None:
 
 def test_gradients_in_bf16_on_the_wire_are_near(found: Any) -> None:
     suite.check_half_wire(CASES["wire"], found["wire"])
+
+
+@pytest.mark.usefixtures("found")
+def test_gradients_are_exchanged_together(folder: Path) -> None:
+    assert "Efficient batch_reduce is not supported" not in (folder / "0.log").read_text()
 
 
 @pytest.mark.parametrize("name", ["plain", "norms"])

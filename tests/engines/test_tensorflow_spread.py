@@ -31,8 +31,13 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: Any) -> Any:
-    return suite.run("tensorflow", tmp_path_factory.mktemp("tensorflow"), CASES)
+def folder(tmp_path_factory: Any) -> Any:
+    return tmp_path_factory.mktemp("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Any:
+    return suite.run("tensorflow", folder, CASES)
 
 
 def test_ranks_are_one_session_with_all_their_images(found: Any, tmp_path: Path) -> None:
@@ -58,6 +63,11 @@ def test_ranks_drop_different_values(found: Any) -> None:
 def test_gradients_in_bf16_on_the_wire_are_near(found: Any) -> None:
     suite.check_half_wire(CASES["wire"], found["wire"])
     assert found["wire"][0].flags["gradients"] == "bfloat16"
+
+
+@pytest.mark.usefixtures("found")
+def test_gradients_are_exchanged_together(folder: Path) -> None:
+    assert "Efficient batch_reduce is not supported" not in (folder / "0.log").read_text()
 
 
 @pytest.mark.parametrize("name", ["plain", "norms"])

@@ -20,6 +20,8 @@ from convdyno.engines.keras.backend import Step
 from convdyno.errors import Refused
 
 JOB = "worker"
+NO_PROXY = "no_grpc_proxy"
+"""What gRPC reads."""
 Gradients = list[Any]
 
 
@@ -35,9 +37,7 @@ class Ranks:
         os.environ["TF_CONFIG"] = json.dumps(
             {"cluster": {JOB: world.peers}, "task": {"type": JOB, "index": world.rank}}
         )
-        # The ranks speak to each other directly, whatever proxy the user has for the world outside.
-        hosts = {peer.rpartition(":")[0] for peer in world.peers}
-        os.environ.setdefault("no_grpc_proxy", ",".join(sorted(hosts)))
+        _speak_directly(world)
         _watch_each_other(world)
         self._kind = "NCCL" if on_gpu else "RING"
         # Without `timeout_seconds`: TensorFlow lets two threads sleep that long in every step.
@@ -86,7 +86,7 @@ class Ranks:
         options = tf.distribute.experimental.CommunicationOptions(_bytes_per_pack(trial))
 
         def exchange(gradients: Gradients) -> Gradients:
-            # The strategy asks each tensor where it is, which only an op made here can tell.
+            # All in one place, which only ops made here tell: else each is exchanged by itself.
             own = [tf.identity(tf.cast(gradient, wire)) for gradient in gradients]
             ranks = tf.distribute.get_replica_context()
             total = ranks.all_reduce(tf.distribute.ReduceOp.SUM, own, options)
@@ -121,6 +121,13 @@ def _wire(trial: Trial) -> tf.DType:
 def _bytes_per_pack(trial: Trial) -> int:
     """What is exchanged at a time; 0 is everything at once."""
     return round((trial.bucket_mb or 0) * (1 << 20))
+
+
+def _speak_directly(world: World) -> None:
+    """Not by the proxy that the user may have for the world outside."""
+    hosts = {peer.rpartition(":")[0] for peer in world.peers}
+    hosts |= set(filter(None, os.environ.get(NO_PROXY, "").split(",")))
+    os.environ[NO_PROXY] = ",".join(sorted(hosts))
 
 
 def _watch_each_other(world: World) -> None:

@@ -15,6 +15,8 @@ from convdyno.errors import Refused
 
 Gradients = Mapping[str, Any]
 JOB = "worker"
+NO_PROXY = "no_grpc_proxy"
+"""What gRPC reads."""
 
 
 class Spread:
@@ -29,8 +31,7 @@ class Spread:
         os.environ["TF_CONFIG"] = json.dumps(
             {"cluster": {JOB: world.peers}, "task": {"type": JOB, "index": world.rank}}
         )
-        # The ranks speak to each other directly, whatever proxy the user has for the world outside.
-        os.environ.setdefault("no_grpc_proxy", ",".join(sorted(_hosts(world))))
+        _speak_directly(world)
         _watch_each_other(world)
         self._kind = "NCCL" if on_gpu else "RING"
         # Without `timeout_seconds`: TensorFlow lets two threads sleep that long in every step.
@@ -51,10 +52,11 @@ class Spread:
         options = tf.distribute.experimental.CommunicationOptions(_bytes_per_pack(trial))
 
         def exchange(gradients: Gradients) -> Gradients:
-            own = {name: tf.cast(gradient, wire) for name, gradient in gradients.items()}
+            # All in one place, which only ops made here tell: else each is exchanged by itself.
+            own = {name: tf.identity(tf.cast(g, wire)) for name, g in gradients.items()}
             ranks = tf.distribute.get_replica_context()
             total = ranks.all_reduce(tf.distribute.ReduceOp.SUM, own, options)
-            return {name: tf.cast(gradient, tf.float32) / size for name, gradient in total.items()}
+            return {name: tf.cast(g, tf.float32) / size for name, g in total.items()}
 
         return lambda gradients: self._strategy.run(exchange, args=(gradients,))
 
@@ -82,8 +84,11 @@ def _bytes_per_pack(trial: Trial) -> int:
     return round((trial.bucket_mb or 0) * (1 << 20))
 
 
-def _hosts(world: World) -> set[str]:
-    return {peer.rpartition(":")[0] for peer in world.peers}
+def _speak_directly(world: World) -> None:
+    """Not by the proxy that the user may have for the world outside."""
+    hosts = {peer.rpartition(":")[0] for peer in world.peers}
+    hosts |= set(filter(None, os.environ.get(NO_PROXY, "").split(",")))
+    os.environ[NO_PROXY] = ",".join(sorted(hosts))
 
 
 def _watch_each_other(world: World) -> None:
