@@ -31,6 +31,7 @@ MAY_IMPORT = {
         "blueprint", "zoo", "trial", "data", "engines.registry", "run", "launch", "stage",
         "results", "stats", "report", "errors",
     },
+    "api": {"cli", "results", "report", "trial", "errors"},
 }  # fmt: skip
 BACKENDS = {"torch", "jax", "tensorflow"}
 """What Keras runs on."""

@@ -1,3 +1,34 @@
-"""A dynamometer for convolutional networks."""
+"""A dynamometer for convolutional networks.
+
+From Python: `bench` measures, `load` gives the records of a folder as rows, and `errors` has every
+exception. They are imported when they are first used, so that importing convdyno costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False  # Importing `typing` would cost as much as all of the rest.
+if TYPE_CHECKING:
+    from typing import Any
+
+    from convdyno import errors as errors
+    from convdyno.api import Result as Result
+    from convdyno.api import Table as Table
+    from convdyno.api import bench as bench
+    from convdyno.api import load as load
 
 __version__ = "0.1.0"
+__all__ = ["Result", "Table", "bench", "errors", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("convdyno.errors")
+    if name in __all__:
+        return getattr(import_module("convdyno.api"), name)
+    raise AttributeError(f"module 'convdyno' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

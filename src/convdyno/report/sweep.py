@@ -137,7 +137,7 @@ def outcome_table(agenda: Agenda) -> list[dict[str, Any]]:
     """A row for each cell: what tells it from the others, and its figures."""
     axes = varying([one.trial for one in agenda.planned])
     return [
-        {name: _word(getattr(one.trial, name)) for name in axes}
+        {name: said(one.trial, name) for name in axes}
         | {
             "images/s": rate(_figure(one, "images_per_second")),
             "95 % interval": _interval(one),
@@ -191,7 +191,9 @@ def _interval(one: Planned) -> str:
     return f"{rate(low)} to {rate(high)}" if low is not None and high is not None else "-"
 
 
-def _word(value: Any) -> str:
+def said(trial: Trial, name: str) -> str:
+    """A field of a trial in words."""
+    value = getattr(trial, name)
     if isinstance(value, tuple):
         return "x".join(map(str, value))
     return "auto" if value is None else str(getattr(value, "kind", value))

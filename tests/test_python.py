@@ -1,0 +1,189 @@
+"""convdyno from Python: results that show themselves, rows for data frames, exceptions."""
+
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import convdyno
+from convdyno.results.store import Store
+
+FAST: dict[str, Any] = {"engine": "clockwork", "budget": "60s", "within": "20%"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("python") / "results"
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> convdyno.Result:
+    labels = {"gpu": "<b>k80</b>"}
+    return convdyno.bench("trivial", batch=[1, 2], out=folder, labels=labels, **FAST)
+
+
+class Cells(HTMLParser):
+    """The text of a table's cells."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_a_benchmark_has_rows_records_and_dicts(result: convdyno.Result, folder: Path) -> None:
+    assert (len(result), result.ok) == (2, True)
+    assert [row.trial.batch for row in result.rows] == [1, 2]
+    assert result.rows[1].images_per_second == pytest.approx(1000, rel=0.1)
+    assert [one["label.gpu"] for one in result.to_dicts()] == ["<b>k80</b>"] * 2
+    assert {r.id for r in result.records} == {r.id for r in Store(folder).records()}
+    (compared,) = result.compared
+    assert compared[2].verdict == "slower"
+
+
+def test_it_prints_as_the_command_does(result: convdyno.Result) -> None:
+    text = str(result)
+    assert "engine     precision  batch  global batch  images/s  95 % interval" in text
+    assert "batch 1 is slower than batch 2" in text
+    assert repr(result) == text
+
+
+def test_it_shows_itself_in_a_notebook_and_escapes(
+    result: convdyno.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Cells(result._repr_html_())
+    assert page.tags.count("tr") == 3
+    assert "clockwork" in page.texts
+    bad = result.records[0].but(status="failed", reason="<script>alert(1)</script>", processes=())
+    page = Cells(convdyno.Result([bad])._repr_html_())
+    assert "script" not in page.tags
+    assert "failed: <script>alert(1)</script>" in page.texts
+
+
+def test_its_records_say_what_repeats_it(result: convdyno.Result, tmp_path: Path) -> None:
+    import shlex
+
+    words = shlex.split(result.records[0].command)
+    assert words[:3] == ["convdyno", "bench", "trivial"]
+    done = subprocess.run(
+        [sys.executable, "-m", *words, "--budget", "1s"], cwd=tmp_path, capture_output=True
+    )
+    assert b"no such option" not in done.stderr.lower()
+    assert done.returncode in (0, 4)
+
+
+def test_a_trial_that_fails_is_a_result(folder: Path) -> None:
+    failing = convdyno.bench(
+        "trivial", device="fail=crash;at=9", out=folder.parent / "failed", **FAST
+    )
+    assert not failing.ok
+    assert failing.rows[0].status == "failed"
+    assert "SIGSEGV" in str(failing)
+    assert failing.to_dicts()[0]["images_per_second"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"network": "resnt50"}, convdyno.errors.UnknownName, "Did you mean 'resnet50'"),
+        ({"engine": "troch"}, convdyno.errors.UnknownName, "Did you mean 'torch'"),
+        ({"bacth": 3}, convdyno.errors.UnknownName, "Did you mean 'batch'"),
+        ({"batch": 0}, convdyno.errors.UsageError, "--batch must be a whole number"),
+        ({"batch": []}, convdyno.errors.UsageError, "empty list"),
+        ({"rounds": 0}, convdyno.errors.UsageError, "rounds must be a whole number"),
+        ({"rounds": 1.5}, convdyno.errors.UsageError, "rounds must be a whole number"),
+        ({"latency": "yes"}, convdyno.errors.UsageError, "latency is True or False"),
+        ({"budget": "soon"}, convdyno.errors.UsageError, "--budget is a time"),
+        ({"slurm": "partition=GPU"}, convdyno.errors.UsageError, "for the command line"),
+        ({"labels": {"a b": "c"}}, convdyno.errors.UsageError, "a label is NAME=VALUE"),
+        ({"out": "/proc/none"}, convdyno.errors.BadStore, "cannot be written"),
+    ],
+)
+def test_a_problem_is_an_exception_with_a_sentence(
+    options: dict[str, Any], error: type[Exception], said: str, tmp_path: Path
+) -> None:
+    values = {"network": "trivial", "out": tmp_path} | FAST | options
+    with pytest.raises(error, match=said.replace("(", r"\(")):
+        convdyno.bench(**values)
+
+
+def test_values_may_be_given_as_python_has_them(tmp_path: Path) -> None:
+    result = convdyno.bench(
+        ["trivial"], engine=("clockwork",), image_size=(32, 16), width=1.0, latency=True,
+        budget=30, within=0.2, rounds=1, out=str(tmp_path), threads=None, compile=True,
+    )  # fmt: skip
+    trial = result.records[0].trial
+    assert (trial.image_size, trial.width, trial.latency) == ((32, 16), 1.0, True)
+    assert trial.compile == "on"
+
+
+def test_a_folder_is_loaded_as_flat_rows(result: convdyno.Result, folder: Path) -> None:
+    table = convdyno.load(folder)
+    assert sorted(one["batch"] for one in table) == [1, 2]
+    plain = (str, int, float, bool, type(None))
+    assert all(isinstance(value, plain) for one in table for value in one.values())
+    assert table.columns["batch"] == [one["batch"] for one in table]
+    assert sorted(table, key=lambda one: one["batch"]) == result.to_dicts()
+    assert [one["batch"] for one in convdyno.load(folder, where="batch=2")] == [2]
+    assert len(convdyno.load(folder, where=["batch!=2", "label.gpu=<b>k80</b>"])) == 1
+    with pytest.raises(convdyno.errors.UnknownName, match="Did you mean 'batch'"):
+        convdyno.load(folder, where="bacth=2")
+    with pytest.raises(convdyno.errors.BadStore, match="no results folder"):
+        convdyno.load(folder / "none")
+
+
+def test_what_is_no_record_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "half.json").write_text("{")
+    with pytest.warns(UserWarning, match=r"half\.json"):
+        table = convdyno.load(tmp_path)
+    assert (table, len(table.skipped)) == ([], 1)
+
+
+def test_pandas_takes_the_rows(result: convdyno.Result, folder: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(convdyno.load(folder))
+    assert frame.sort_values("batch")["images_per_second"].is_monotonic_increasing
+    assert list(frame.groupby("engine")["batch"].sum()) == [3]
+    assert pandas.DataFrame(convdyno.load(folder).columns).equals(frame)
+
+
+def test_polars_takes_the_rows(result: convdyno.Result, folder: Path) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(convdyno.load(folder), infer_schema_length=None)
+    assert frame["batch"].sum() == 3
+    assert polars.DataFrame(convdyno.load(folder).columns).shape == frame.shape
+
+
+def test_duckdb_takes_a_frame_of_the_rows(result: convdyno.Result, folder: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(convdyno.load(folder))
+    found = duckdb.sql("select engine, sum(batch) from frame group by engine").fetchall()
+    assert frame is not None
+    assert found == [("clockwork", 3)]
+
+
+def test_what_there_is_can_be_listed_without_importing_it() -> None:
+    code = (
+        "import sys, convdyno\n"
+        "assert {'bench', 'load', 'errors'} <= set(dir(convdyno))\n"
+        "assert not hasattr(convdyno, 'bnech')\n"
+        "assert not {'typer', 'pydantic', 'numpy', 'typing'} & sys.modules.keys()\n"
+        "assert convdyno.errors.UsageError\n"
+        "assert 'convdyno.api' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-S", "-c", code], check=True, env=_path())
+
+
+def _path() -> dict[str, str]:
+    return {"PYTHONPATH": str(Path(convdyno.__file__).parents[1])}
