@@ -27,8 +27,9 @@ def made(
     created: str = "2026-11-16T04:00:00.000+00:00",
     **more: Any,
 ) -> Record:
-    """A measured cell; what is no field of a record is the trial's."""
-    ours = {name: more.pop(name) for name in list(more) if name in Record.model_fields}
+    """A measured cell; what is no field of a record is the trial's, and so is its network."""
+    fields = Record.model_fields.keys() - {"network"}
+    ours = {name: more.pop(name) for name in list(more) if name in fields}
     trial = make_trial(**{"network": "resnet50", "engine": "torch", "batch": 32} | more)
     rng = np.random.default_rng([int(trial.digest[:8], 16), *map(ord, run + host)])
     processes = tuple(
@@ -64,7 +65,7 @@ def made(
 
 def failed(reason: str = "out of memory", **more: Any) -> Record:
     """A cell of which nothing was measured."""
-    return made(rounds=0, status="oom", reason=reason, **more)
+    return made(rounds=0, reason=reason, **{"status": "oom"} | more)
 
 
 def a_machine(host: str = "one", **more: Any) -> dict[str, Any]:

@@ -7,6 +7,9 @@ command -v cc >/dev/null || need="$need gcc libc6-dev"
 [ -e /usr/include/jpeglib.h ] || need="$need libjpeg62-turbo-dev"
 command -v openssl >/dev/null || need="$need openssl"
 command -v npm >/dev/null || need="$need npm"
+# The browser of tests/browser.
+command -v chromium >/dev/null || need="$need chromium"
+command -v chromedriver >/dev/null || need="$need chromium-driver"
 # The lab of tests/cluster.
 command -v tc >/dev/null || need="$need iproute2"
 command -v ssh >/dev/null || need="$need openssh-client"

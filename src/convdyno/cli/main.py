@@ -19,6 +19,7 @@ from convdyno.cli import (
     gate,
     jobs,
     listing,
+    report,
     results,
     show,
     sweep,
@@ -38,7 +39,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     bench.bench, gate.gate, sweep.sweep, train.train, evaluate.eval_, certify.certify,
-    compare.compare, listing.list_, show.show, doctor.doctor,
+    compare.compare, report.report, listing.list_, show.show, doctor.doctor,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(name=command.__name__.rstrip("_"), epilog=command.__globals__["EXAMPLES"])(command)

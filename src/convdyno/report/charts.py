@@ -1,141 +1,188 @@
-"""Charts: one Vega-Lite description gives the SVG and the PNG. Altair is imported when needed."""
+"""Charts: one Vega-Lite description gives the interactive page, the SVG and the PNG.
+
+A description is plain data. What a chart shows is its `values`; a value that belongs to cells says
+to which, so that the page can leave out what is filtered away.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from convdyno.report.scaling import Curve, Point
-from convdyno.report.words import percent
+Spec = dict[str, Any]
+Values = list[dict[str, Any]]
 
-if TYPE_CHECKING:
-    import altair
-
-IDEAL = "ideal"
-COLOURS = ("#1f6feb", "#e07b00", "#2da44e")
-"""Of the ways of exchange, in their order; blue, orange and green that colour-blind eyes tell."""
+COLOURS = (
+    "#1f6feb", "#e07b00", "#2da44e", "#bf4bd0", "#0d9aa6", "#d1435b", "#8a6d3b", "#6e7bd9",
+)  # fmt: skip
+"""Of series in their order: tones that stand out on white and on black, and that colour-blind eyes
+tell apart by lightness."""
+ENGINES = ("torch", "jax", "tensorflow", "keras/torch", "keras/jax", "keras/tensorflow")
+"""Have the same colour in every chart."""
 GREY = "#8b949e"
-PLACES: tuple[dict[str, Any], ...] = (
-    {"align": "left", "baseline": "top", "dx": 7, "dy": 5},
-    {"align": "right", "baseline": "bottom", "dx": -7, "dy": -5},
-    {"align": "left", "baseline": "middle", "dx": 9, "dy": 0},
-)
-"""Where the efficiencies of each line stand, so that they do not meet."""
-WIDTH, HEIGHT = 460, 300
+MUTED = "#57606a"
+WIDTH = 620
+"""Of a picture in a file; in the page a chart is as wide as its place."""
+ROW: Spec = {"field": "row", "type": "ordinal", "axis": None}
+"""The rows of a chart that has its words above them."""
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+CONFIG: Spec = {
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "tickCount": 6, "labelFontSize": 12, "titleFontSize": 12, "titlePadding": 8,
+        "titleFontWeight": "normal",
+        "labelColor": MUTED, "titleColor": MUTED, "gridColor": "#eaeef2", "domainColor": GREY,
+        "tickColor": GREY,
+    },
+    "legend": {
+        "labelFontSize": 12, "labelLimit": 150, "orient": "top", "title": None, "columns": 3,
+        "symbolStrokeWidth": 2, "labelColor": "#24292f", "offset": 10, "direction": "horizontal",
+    },
+    "title": {
+        "fontSize": 15, "subtitleFontSize": 12, "subtitleColor": MUTED, "anchor": "start",
+        "offset": 14, "subtitlePadding": 6,
+    },
+    "text": {"color": "#24292f"},
+}  # fmt: skip
 
 
-def scaling_chart(curve: Curve) -> altair.LayerChart:
-    """Images per second by devices, with 95 % intervals, efficiencies and the ideal line."""
-    import altair as alt
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A chart, what it is about and the words beside it."""
 
-    lines = {_line_name(curve, kind): points for kind, points in curve.lines.items()}
-    values = [_point(point, line) for line, points in lines.items() for point in points]
-    counts = sorted({0, *(value["devices"] for value in values)})
-    entries = [*lines, IDEAL][: len(lines) + (curve.baseline is not None)]
-    x = alt.X(
-        "devices:Q",
-        title=_devices(curve),
-        scale=alt.Scale(domain=[0, counts[-1] * 1.06], nice=False),
-        axis=alt.Axis(
-            values=counts, format="d", grid=False, labelOverlap="greedy", labelSeparation=6
-        ),
-    )
-    y = alt.Y("rate:Q", title="Images/s", scale=alt.Scale(zero=True))
-    # Nothing is above the ideal line; without one the free corner is below the curve.
-    corner: Any = "top-left" if curve.baseline is not None else "bottom-right"
-    legend = alt.Legend(orient=corner, symbolType="stroke", symbolSize=400, offset=8)
-    colours = [GREY if name == IDEAL else COLOURS[i] for i, name in enumerate(entries)]
-    dashes = [[5, 4] if name == IDEAL else [1, 0] for name in entries]
-    colour = alt.Color(
-        "line:N", title=None, scale=alt.Scale(domain=entries, range=colours), legend=legend
-    )
-    dash = alt.StrokeDash(
-        "line:N", title=None, scale=alt.Scale(domain=entries, range=dashes), legend=legend
-    )
-    measured = alt.Chart(alt.InlineData(values=values)).encode(x=x, color=colour)
-    end = measured.mark_tick(width=9, thickness=1.5, orient="horizontal", opacity=1)
-    layers: list[Any] = [
-        alt.Chart(alt.InlineData(values=_ideal(curve, counts[-1])))
-        .mark_line(strokeWidth=1.5)
-        .encode(x=x, y=y, color=colour, strokeDash=dash),
-        measured.mark_line(strokeWidth=2).encode(y=y, strokeDash=dash),
-        measured.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
-        end.encode(y=alt.Y("low:Q")),
-        end.encode(y=alt.Y("high:Q")),
-        measured.mark_point(filled=True, size=45, opacity=1).encode(y=y),
-    ]
-    for name, place in zip(lines, PLACES, strict=False):
-        own = [value for value in values if value["line"] == name]
-        layers.append(
-            alt.Chart(alt.InlineData(values=own))
-            .mark_text(fontSize=11, **place)
-            .encode(x=x, y=y, color=colour, text="efficiency:N")
-        )
-    title = alt.TitleParams(_title(curve), subtitle=_subtitle(curve), anchor="start", offset=14)
-    chart: altair.LayerChart = (
-        alt.layer(*layers)
-        .properties(width=WIDTH, height=HEIGHT, title=title, padding=16, background="white")
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelFontSize=12, titleFontSize=13, titlePadding=10, titleFontWeight="normal",
-            gridColor="#eaeef2", domainColor="#57606a", tickColor="#57606a",
-        )
-        .configure_legend(labelFontSize=12, labelLimit=300)
-        .configure_title(fontSize=15, subtitleFontSize=11, subtitleColor="#57606a")
-    )  # fmt: skip
-    return chart
+    section: str
+    name: str
+    """Of its file."""
+    title: str
+    subtitle: str
+    spec: Spec
+    """Without its width."""
+    values: Values
+    notes: tuple[str, ...] = ()
+    """Sentences that belong to it."""
+
+    def to_page(self) -> Spec:
+        """The description for a place of any width, with the values apart."""
+        rows = {value.get("row") for value in self.values}
+        height = self.step * len(rows) or self.spec["height"]
+        return self.spec | {"width": "container", "height": height}
+
+    @property
+    def step(self) -> int:
+        """How high one of its rows is; 0 if it has none."""
+        height = self.spec["height"]
+        return int(height["step"]) if isinstance(height, dict) else 0
+
+    def to_file(self) -> Spec:
+        """The description of a picture on white, with its title."""
+        title = {"text": self.title, "subtitle": _wrapped(self.subtitle)}
+        shown = self.spec | {
+            "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+            "width": WIDTH,
+            "title": title,
+            "padding": 16,
+            "background": "white",
+            "config": CONFIG,
+        }
+        return shown | {"data": {"name": "values", "values": self.values}}
 
 
-def svg(chart: altair.LayerChart) -> str:
+def svg(figure: Figure) -> str:
     """A chart as a picture for any browser or paper; made here, without a network."""
     import vl_convert
 
-    return str(vl_convert.vegalite_to_svg(chart.to_dict()))
+    return str(vl_convert.vegalite_to_svg(figure.to_file(), allowed_base_urls=[]))
 
 
-def _point(point: Point, line: str) -> dict[str, Any]:
-    share = point.gain.efficiency.share if point.gain else None
-    return {
-        "devices": point.trial.devices,
-        "rate": point.rate,
-        "low": point.row.low if point.row.low is not None else point.rate,
-        "high": point.row.high if point.row.high is not None else point.rate,
-        "line": line,
-        "efficiency": percent(share) if share is not None else "",
-    }
+def png(figure: Figure) -> bytes:
+    """The same as pixels, two for each point."""
+    import vl_convert
+
+    return bytes(vl_convert.vegalite_to_png(figure.to_file(), scale=2, allowed_base_urls=[]))
 
 
-def _ideal(curve: Curve, most: int) -> list[dict[str, Any]]:
-    if curve.baseline is None:
-        return []
-    return [{"devices": n, "rate": n * curve.baseline.rate, "line": IDEAL} for n in (0, most)]
+def script() -> str:
+    """Vega, Vega-Lite and vega-embed as one script that needs no network."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle())  # type: ignore[call-arg]
 
 
-def _line_name(curve: Curve, kind: str) -> str:
-    if kind == "default":
-        return curve.work.engine
-    return f"{curve.work.engine}, " + ("no exchange" if kind == "independent" else kind)
+def colours(names: Sequence[str]) -> list[str]:
+    """A colour for each name: known engines always have theirs, others what is left."""
+    known = {name: COLOURS[ENGINES.index(name)] for name in names if name in ENGINES}
+    left = [colour for colour in COLOURS if colour not in known.values()] or [GREY]
+    others = [name for name in names if name not in known]
+    chosen = known | {name: left[place % len(left)] for place, name in enumerate(others)}
+    return [chosen[name] for name in names]
 
 
-def _devices(curve: Curve) -> str:
-    settings = curve.points[0].row.record.settings or {}
-    if str(settings.get("device", "")).startswith("cuda"):
-        return "Number of GPUs"
-    cores = curve.work.cores
-    each = "" if cores is None else f" ({cores} CPU core{'s' * (cores > 1)} each)"
-    return f"Number of devices{each}"
+def layered(layers: Sequence[Spec], height: int | Mapping[str, int], **more: Any) -> Spec:
+    """Layers that share the values of the chart."""
+    return {"data": {"name": "values"}, "height": height, "layer": list(layers), **more}
 
 
-def _title(curve: Curve) -> str:
-    work = curve.work
-    mode = {"train": "training", "infer": "inference"}[work.mode]
-    return f"{work.network}, {mode}, {work.precision}"
+def mark(kind: str, encoding: Mapping[str, Any], **style: Any) -> Spec:
+    """One layer."""
+    return {"mark": {"type": kind, **style}, "encoding": dict(encoding)}
 
 
-def _subtitle(curve: Curve) -> list[str]:
-    record = curve.points[-1].row.record
-    device = (record.settings or {}).get("device_name")
-    where = [curve.scaling, *([str(device)] if device else []), record.created[:10]]
-    shown = "bars: 95 % intervals"
-    if curve.baseline is not None:
-        shown += "; percentages: efficiency, the share of the ideal"
-    return ["; ".join(where), shown]
+def quantity(field: str, title: str | None = None, **more: Any) -> Spec:
+    """A measured axis; the layer that has a title gives it to all."""
+    named = {} if title is None else {"title": title}
+    return {"field": field, "type": "quantitative", **named, **more}
+
+
+def coloured(field: str, names: Sequence[str], **legend: Any) -> Spec:
+    """A series by its colour; alone it needs no legend."""
+    shown = {"legend": legend or {}} if len(names) > 1 else {"legend": None}
+    return _series(field, names, colours(names)) | shown
+
+
+def words(row: Spec, label: str = "label", told: str = "told", room: int = 130) -> list[Spec]:
+    """The words above a row: what it is at the left, its figures at the right.
+
+    What has no room is cut off; `room` is what the figures need.
+    """
+    style = {"baseline": "bottom", "yOffset": 0, "fontSize": 12}
+    left = {"x": {"value": 0}, "y": row, "text": {"field": label}}
+    right = {"x": {"value": "width"}, "y": row, "text": {"field": told}}
+    fits = {"limit": {"expr": f"width - {room}"}}
+    return [
+        only(label, mark("text", left, align="left", **style, **fits)),
+        only(told, mark("text", right, align="right", **style)),
+    ]
+
+
+def only(field: str, layer: Spec) -> Spec:
+    """A layer for the values that have a field."""
+    return {"transform": [{"filter": f"isValid(datum.{field})"}]} | layer
+
+
+def dashed(field: str, names: Sequence[str]) -> Spec:
+    """A series by the dashes of its line."""
+    dashes = [[1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2]]
+    patterns = [dashes[place % len(dashes)] for place in range(len(names))]
+    legend = {"symbolType": "stroke", "symbolStrokeColor": GREY, "symbolSize": 300}
+    return _series(field, names, patterns) | {"legend": legend if len(names) > 1 else None}
+
+
+def tooltip(**fields: str) -> list[Spec]:
+    """What is shown where the mouse is: fields by the words before them."""
+    return [
+        {"field": field, "title": title.replace("_", " "), "type": "nominal"}
+        for title, field in fields.items()
+    ]
+
+
+def _series(field: str, names: Sequence[str], values: Sequence[Any]) -> Spec:
+    scale = {"domain": list(names), "range": list(values)}
+    return {"field": field, "type": "nominal", "title": None, "scale": scale}
+
+
+def _wrapped(text: str, width: int = 96) -> list[str]:
+    """A subtitle in as many lines as it needs."""
+    return textwrap.wrap(text, width) or [""]

@@ -207,7 +207,10 @@ def _entry(record: Record, file: Path, same: _Same) -> tuple[Entry, Row]:
 
 def _read_trainings(place: Path, found: Gathered) -> None:
     """The runs of training in a folder, or in the folders of its runs and their seeds."""
+    known = {run.folder.resolve() for run in found.trainings}
     for path in sorted([*place.glob(NAME), *place.glob(f"*/{NAME}"), *place.glob(f"*/*/{NAME}")]):
+        if path.parent.resolve() in known:
+            continue
         try:
             record = read_run(path.parent)
         except BadStore as wrong:

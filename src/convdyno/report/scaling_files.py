@@ -20,7 +20,8 @@ def write_curves(curves: Sequence[Curve], folder: Path) -> list[Path]:
     """
     if not curves:
         return []
-    from convdyno.report.charts import scaling_chart, svg
+    from convdyno.report.charts import svg
+    from convdyno.report.figures_scaling import scaling_figure
 
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -34,7 +35,7 @@ def write_curves(curves: Sequence[Curve], folder: Path) -> list[Path]:
             if (one := curve.baseline) is not None:
                 ideal = _table((count, count * one.rate) for count in counts)
                 written.append(_write(table.with_name(f"{table.name}.ideal"), ideal))
-        written.append(_write(folder / f"{name}.svg", svg(scaling_chart(curve))))
+        written.append(_write(folder / f"{name}.svg", svg(scaling_figure(curve))))
     return written
 
 

@@ -1,0 +1,249 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const cells = data.cells;
+  const total = cells.id.length;
+  const STEP = 30, PRINTED = 1000;
+
+  const value = (column, i) => {
+    const found = cells[column];
+    return found.names ? found.names[found.codes[i]] : found[i];
+  };
+  const make = (tag, properties = {}, ...children) => {
+    const node = Object.assign(document.createElement(tag), properties);
+    node.append(...children.filter((child) => child !== null && child !== ""));
+    return node;
+  };
+
+  // Numbers as the rest of convdyno writes them.
+  const three = (v) => {
+    const size = Math.abs(v);
+    return size >= 100 ? v.toFixed(0) : size >= 10 ? v.toFixed(1) : size >= 1 ? v.toFixed(2) : String(Number(v.toPrecision(3)));
+  };
+  const prefixed = (v, unit) => {
+    for (const [size, prefix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])
+      if (Math.abs(v) >= size) return `${three(v / size)} ${prefix}${unit}`;
+    return `${three(v)} ${unit}`;
+  };
+  const span = (v) => (v >= 1 ? `${three(v)} s` : v >= 1e-3 ? `${three(v * 1e3)} ms` : `${three(v * 1e6)} us`);
+  const percent = (v) => (v >= 0.1 ? `${(100 * v).toFixed(0)} %` : `${(100 * v).toFixed(1)} %`);
+  const known = (show) => (v) => (v === null || v === undefined ? "" : show(v));
+
+  // The table.
+  const COLUMNS = {
+    network: { title: "network", className: "id" },
+    engine: { title: "engine", className: "id" },
+    mode: { title: "mode", className: "id" },
+    precision: { title: "precision", className: "id" },
+    batch: { title: "batch", number: true, show: (i) => {
+      const each = cells.batch[i], all = each * cells.devices[i];
+      return all === each ? String(each) : [String(each), make("span", { className: "sub", title: `${cells.devices[i]} devices`, textContent: `×${cells.devices[i]} = ${all}` })];
+    } },
+    devices: { title: "devices", number: true },
+    settings: { title: "settings", className: "bare" },
+    host: { title: "machine" },
+    machine: { title: "machine" },
+    rate: { title: "images/s", number: true, first: "descending", className: "rate", show: (i) => {
+      if (cells.rate[i] === null) return "";
+      const ends = cells.low[i] === null ? "no interval" : `${three(cells.low[i])} to ${three(cells.high[i])}`;
+      return [make("b", { textContent: three(cells.rate[i]) }), make("span", { className: "sub", textContent: ends })];
+    } },
+    share: { title: "of peak", number: true, first: "descending", show: (i) => known(percent)(cells.share[i]) },
+    joule: { title: "images/J", number: true, first: "descending", show: (i) => known(three)(cells.joule[i]) },
+    memory: { title: "memory", number: true, show: (i) => known((v) => prefixed(v, "B"))(cells.memory[i]) },
+    status: { title: "status", className: "bare", show: (i) => {
+      const status = value("status", i);
+      const kind = status === "ok" ? "ok" : status === "interrupted" ? "interrupted" : "bad";
+      return make("span", { className: `chip ${kind}`, textContent: status });
+    } },
+    created: { title: "measured", className: "bare", first: "descending", show: (i) => cells.created[i].slice(0, 10) },
+  };
+  const shown = data.columns;
+  const opened = new Set();
+  let order = [...Array(total).keys()], visible = order, sorted = null, room = STEP;
+
+  const head = () => {
+    const row = make("tr", {}, make("th", { className: "toggle" }));
+    for (const name of shown) {
+      const column = COLUMNS[name];
+      const button = make("button", { type: "button", textContent: column.title });
+      button.addEventListener("click", () => sortBy(name));
+      const cell = make("th", { className: column.number ? "n" : "", scope: "col" }, button);
+      cell.dataset.column = name;
+      if (sorted && sorted.name === name) cell.setAttribute("aria-sort", sorted.way);
+      row.append(cell);
+    }
+    $("head").replaceChildren(row);
+  };
+  const fact = (name, text) => (text ? [make("dt", { textContent: name }), make("dd", {}, ...[].concat(text))] : []);
+  const details = (i) => {
+    const list = make("dl", {},
+      ...fact("to repeat it", make("code", { textContent: value("command", i) })),
+      ...fact("measured by", make("code", { textContent: value("run", i) })),
+      ...fact("record", `${cells.id[i]}, begun ${cells.created[i].replace("T", " ")} UTC`),
+      ...fact("reason", value("reason", i)),
+      ...fact("settings", value("used", i)),
+      ...fact("versions", value("versions", i)),
+      ...fact("machine", value("machine", i)),
+      ...fact("labels", value("labels", i)),
+      ...fact("first step", known(span)(cells.first[i])),
+      ...fact("rounds", `${cells.rounds[i]}, ${cells.blocks[i]} blocks${cells.bad[i] ? `, ${cells.bad[i]} of them disturbed` : ""}`),
+      ...fact("mind", cells.warnings[i].map((w) => make("div", { textContent: data.warnings[w] }))),
+    );
+    const cell = make("td", { colSpan: shown.length + 1 }, list);
+    return make("tr", { className: "more" }, cell);
+  };
+  const row = (i) => {
+    const open = opened.has(i);
+    const button = make("button", { type: "button", className: "open", textContent: open ? "▾" : "▸", title: "more about this cell" });
+    button.setAttribute("aria-expanded", String(open));
+    button.setAttribute("aria-label", "more about this cell");
+    button.addEventListener("click", () => {
+      open ? opened.delete(i) : opened.add(i);
+      body();
+    });
+    const line = make("tr", { className: cells.latest[i] ? "cell" : "cell old" }, make("td", { className: "toggle" }, button));
+    for (const name of shown) {
+      const column = COLUMNS[name];
+      const content = column.show ? column.show(i) : String(value(name, i) ?? "");
+      const cell = make("td", { className: `${column.number ? "n " : ""}${column.className ?? ""}` }, ...[].concat(content));
+      cell.dataset.label = column.title;
+      line.append(cell);
+    }
+    return open ? [line, details(i)] : [line];
+  };
+  const body = () => {
+    const some = visible.slice(0, room);
+    $("rows").replaceChildren(...some.flatMap(row));
+    $("commands").replaceChildren(...some.map((i) => {
+      const code = make("code", { textContent: value("command", i) });
+      const copy = make("button", { type: "button", className: "copy", textContent: "copy" });
+      copy.addEventListener("click", async () => {
+        try { await navigator.clipboard.writeText(code.textContent); } catch {
+          getSelection().selectAllChildren(code);
+          document.execCommand("copy");
+        }
+        copy.textContent = "copied";
+      });
+      return make("li", {}, make("span", { className: "sub", textContent: cells.label[i] }), code, copy);
+    }));
+    const left = visible.length - some.length;
+    for (const pages of document.querySelectorAll(".pages")) {
+      pages.hidden = left <= 0;
+      pages.querySelector("span").textContent = `${some.length} of ${visible.length} cells are shown`;
+    }
+    $("count").textContent = visible.length === total ? `${total} cells` : `${visible.length} of ${total} cells`;
+  };
+  const sortBy = (name) => {
+    const column = COLUMNS[name];
+    const first = column.first ?? "ascending";
+    const other = first === "ascending" ? "descending" : "ascending";
+    const way = sorted && sorted.name === name && sorted.way === first ? other : first;
+    sorted = { name, way };
+    const sign = way === "ascending" ? 1 : -1;
+    const key = (i) => value(name, i);
+    order = [...Array(total).keys()].sort((a, b) => {
+      const one = key(a), two = key(b);
+      if (one === null || two === null) return (one === null) - (two === null) || a - b;
+      const by = typeof one === "number" ? one - two : String(one).localeCompare(String(two), "en", { numeric: true });
+      return sign * by || a - b;
+    });
+    head();
+    update();
+  };
+
+  // The filters, for the table and the charts alike.
+  const FILTERS = ["network", "engine", "mode", "precision", "batch", "devices", "machine", "status"];
+  const chosen = {};
+  const words = [...Array(total).keys()].map((i) =>
+    [value("label", i), value("settings", i), value("machine", i), value("status", i), value("labels", i), cells.id[i]].join(" ").toLowerCase());
+  const passes = (i) => {
+    if ($("newest")?.checked && !cells.latest[i]) return false;
+    for (const [name, wanted] of Object.entries(chosen)) if (wanted && String(value(name, i)) !== wanted) return false;
+    return chosen_words.every((word) => words[i].includes(word));
+  };
+  let chosen_words = [], pass = new Uint8Array(total).fill(1);
+  const filters = () => {
+    for (const name of FILTERS) {
+      const found = cells[name];
+      const all = found.names ? [...new Set(found.codes)].map((c) => found.names[c]) : [...new Set(found)];
+      if (all.length < 2) continue;
+      all.sort((a, b) => String(a).localeCompare(String(b), "en", { numeric: true }));
+      const select = make("select", { name }, make("option", { value: "", textContent: `${COLUMNS[name].title}: all` }),
+        ...all.map((one) => make("option", { value: String(one), textContent: name === "batch" ? `batch ${one}` : name === "devices" ? `${one} devices` : String(one) })));
+      select.setAttribute("aria-label", COLUMNS[name].title);
+      select.addEventListener("change", () => { chosen[name] = select.value; room = STEP; update(); });
+      $("selects").append(select);
+    }
+    $("search").addEventListener("input", () => {
+      chosen_words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+      room = STEP;
+      update();
+    });
+    $("newest")?.addEventListener("change", update);
+    $("filter").addEventListener("reset", () => {
+      for (const name of FILTERS) delete chosen[name];
+      chosen_words = [];
+      room = STEP;
+      setTimeout(update);
+    });
+    $("filter").addEventListener("submit", (event) => event.preventDefault());
+    for (const pages of document.querySelectorAll(".pages"))
+      pages.querySelector("button").addEventListener("click", () => { room += 5 * STEP; body(); });
+  };
+  const update = () => {
+    for (let i = 0; i < total; i++) pass[i] = passes(i);
+    visible = order.filter((i) => pass[i]);
+    body();
+    charts();
+  };
+
+  // The charts.
+  const views = new Map();
+  const fits = (v) => (v.cell === undefined || pass[v.cell]) && (v.cell2 === undefined || pass[v.cell2]);
+  const charts = () => {
+    for (const [number, figure] of data.figures.entries()) {
+      const values = figure.values.filter(fits);
+      const empty = !values.some((v) => v.cell !== undefined) && figure.values.some((v) => v.cell !== undefined);
+      $(`figure-${number}`).hidden = empty;
+      const view = views.get(number);
+      if (view && !empty && figure.shown !== values.length) {
+        figure.shown = values.length;
+        if (figure.step) view.height(figure.step * new Set(values.map((v) => v.row)).size);
+        view.data("values", values.map((v) => ({ ...v }))).resize().runAsync();
+      }
+    }
+    for (const section of document.querySelectorAll("section.has-figures"))
+      section.hidden = ![...section.querySelectorAll("figure")].some((f) => !f.hidden);
+  };
+  const draw = async () => {
+    for (const [number, figure] of data.figures.entries()) {
+      const place = $(`figure-${number}`).querySelector(".chart");
+      figure.shown = figure.values.length;
+      const spec = { ...figure.spec, data: { name: "values", values: figure.values.map((v) => ({ ...v })) }, background: "transparent" };
+      const legend = { ...data.config.legend, columns: place.clientWidth < 420 ? 2 : 4 };
+      const config = { ...data.config, legend };
+      const made = await vegaEmbed(place, spec, { renderer: "svg", actions: false, config, mode: "vega-lite" });
+      views.set(number, made.view);
+    }
+    if (visible.length !== total) charts();
+  };
+
+  addEventListener("beforeprint", () => { room = Math.max(room, PRINTED); body(); });
+
+  // Light and dark.
+  const themes = ["light dark", "light", "dark"];
+  const theme = (now) => {
+    document.documentElement.style.colorScheme = now;
+    $("theme").textContent = { "light dark": "◐ auto", light: "○ light", dark: "● dark" }[now];
+    $("theme").dataset.now = now;
+  };
+  $("theme").addEventListener("click", () => theme(themes[(themes.indexOf($("theme").dataset.now) + 1) % 3]));
+  theme("light dark");
+
+  head();
+  filters();
+  update();
+  draw().then(() => { document.documentElement.dataset.ready = "yes"; });
+})();

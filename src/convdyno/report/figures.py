@@ -1,0 +1,240 @@
+"""The charts of a report; here those of throughput, and of how much blocks vary.
+
+Rows of a chart have their words above them and not beside, so that a narrow page has room for both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from convdyno.report.charts import (
+    GREY,
+    ROW,
+    Figure,
+    Spec,
+    Values,
+    coloured,
+    dashed,
+    layered,
+    mark,
+    only,
+    quantity,
+    tooltip,
+    words,
+)
+from convdyno.report.content import Content, labels_of
+from convdyno.report.entries import Entry
+from convdyno.report.figures_accuracy import accuracy_figures
+from convdyno.report.figures_place import Place, place_figure
+from convdyno.report.figures_ratios import ratio_figure
+from convdyno.report.figures_roofline import Activations, roofline_figures
+from convdyno.report.figures_scaling import ladder_figures, scaling_figures
+from convdyno.report.words import noun, rate
+from convdyno.stats.rounds import Floats
+from convdyno.trial.spec import Trial
+
+MOST_PLACES = 12
+MOST_SERIES = 8
+MOST_ROWS = 16
+MOST_BLOCK_CELLS = 8
+MOST_BLOCKS = 40
+"""Of one process; of more, so many quantiles are drawn."""
+
+
+def figures(
+    content: Content, activations: Activations = lambda trial, digest: None
+) -> list[Figure]:
+    """All charts that there is something to show in, in the order of the report."""
+    numbers = {cell.id: number for number, cell in enumerate(content.cells)}
+    places = _places(_beside_curves(content))
+    found = [
+        *(one for place, cells in places for one in _throughput(place, cells, numbers)),
+        *(ratio_figure(family, numbers) for family in content.families),
+        *scaling_figures(content, numbers),
+        *ladder_figures(content, numbers),
+        *roofline_figures(content, numbers, activations),
+        *(_blocks(place, cells, numbers) for place, cells in places),
+        *accuracy_figures(content.gathered.trainings),
+    ]
+    return list(_with_own_names(figure for figure in found if figure is not None))
+
+
+def _beside_curves(content: Content) -> list[Entry]:
+    """The newest cells, without those of several devices that a scaling chart shows."""
+    shown = {
+        entry.id
+        for found in content.curves
+        for entry in found.entries
+        if len(found.entries) > 1 and entry.trial.devices > 1
+    }
+    return [cell for cell in content.latest if cell.id not in shown]
+
+
+def _places(latest: Sequence[Entry]) -> list[tuple[Place, list[Entry]]]:
+    """The measured cells by what one chart can hold; the newest if there are too many."""
+    found: dict[Place, list[Entry]] = {}
+    for entry in latest:
+        if entry.trial.rung == "source":
+            place = entry.trial.network, entry.trial.mode, entry.machine
+            found.setdefault(place, []).append(entry)
+    newest = sorted(found, key=lambda place: max(e.created for e in found[place]), reverse=True)
+    shown = set(newest[:MOST_PLACES])
+    return [(place, cells) for place, cells in found.items() if place in shown]
+
+
+def _throughput(place: Place, cells: Sequence[Entry], numbers: dict[str, int]) -> Iterator[Figure]:
+    """Images per second by batch; one bar for each cell that was measured with one batch alone."""
+    series: dict[Trial, list[Entry]] = {}
+    for cell in cells:
+        series.setdefault(cell.trial.model_copy(update={"batch": 1}), []).append(cell)
+    single = [points[0] for points in series.values() if len(points) == 1]
+    several = {trial: points for trial, points in series.items() if len(points) > 1}
+    if several:
+        yield _lines(place, several, numbers)
+    if single:
+        yield _bars(place, single, numbers)
+
+
+def _lines(place: Place, series: Mapping[Trial, list[Entry]], numbers: dict[str, int]) -> Figure:
+    """A line for each setting: engines by colour, the rest by dashes."""
+    best = sorted(series, key=lambda trial: -max(p.rate or 0 for p in series[trial]))
+    shown = best[:MOST_SERIES]
+    rests = labels_of([trial.model_copy(update={"engine": ""}) for trial in shown])
+    values: Values = [
+        {
+            "batch": cell.trial.batch, "engine": trial.engine, "rest": rest or trial.precision,
+            "cell": numbers[cell.id], "name": f"{trial.engine}, {rest or trial.precision}",
+        }
+        | _rate(cell)
+        for trial, rest in zip(shown, rests, strict=True)
+        for cell in sorted(series[trial], key=lambda cell: cell.trial.batch)
+    ]  # fmt: skip
+    engines = sorted({value["engine"] for value in values})
+    kinds = list(dict.fromkeys(value["rest"] for value in values))
+    colour = coloured("engine", engines) if len(engines) > 1 else coloured("rest", kinds)
+    batches = sorted({value["batch"] for value in values})
+    x = quantity("batch", "Images per device and step", scale={"type": "log", "base": 2},
+        axis={"values": batches, "format": "d", "grid": False, "labelOverlap": True})  # fmt: skip
+    encoding = {"x": x, "color": colour, "detail": {"field": "name", "type": "nominal"}}
+    line = encoding | {"y": quantity("rate", "Images/s", scale={"zero": True})}
+    dashes = {"strokeDash": dashed("rest", kinds)} if len(engines) > 1 and len(kinds) > 1 else {}
+    told = tooltip(cell="name", batch="batch", images_per_second="told")
+    spec = layered(
+        [
+            mark("line", line | dashes, strokeWidth=2),
+            mark("rule", encoding | {"y": quantity("low"), "y2": {"field": "high"}},
+                strokeWidth=2, opacity=0.7),
+            mark("point", line | {"tooltip": told}, filled=True, size=50, opacity=1),
+        ],
+        height=280,
+    )  # fmt: skip
+    left = len(best) - len(shown)
+    notes = [f"{left} slower series are left out"] if left else []
+    cells = [cell for trial in shown for cell in series[trial]]
+    return place_figure("throughput", place, "by batch", spec, values, cells, notes)
+
+
+def _bars(place: Place, cells: Sequence[Entry], numbers: dict[str, int]) -> Figure:
+    """One bar a cell."""
+    shown = sorted(cells, key=lambda cell: -(cell.rate or 0))[:MOST_ROWS]
+    values = [
+        {"row": row, "label": label, "engine": cell.trial.engine, "cell": numbers[cell.id]}
+        | _rate(cell)
+        for row, (cell, label) in enumerate(
+            zip(shown, labels_of([cell.trial for cell in shown]), strict=True)
+        )
+    ]
+    engines = sorted({cell.trial.engine for cell in shown})
+    x = quantity("rate", "Images/s", scale={"zero": True})
+    colour = coloured("engine", engines) | {"legend": None}
+    spec = layered(
+        [
+            *words(ROW),
+            mark("bar", {"x": x, "y": ROW, "color": colour, "tooltip": tooltip(cell="label",
+                images_per_second="told")}, height=9, yOffset=8, cornerRadiusEnd=2, opacity=0.85),
+            mark("rule", {"x": quantity("low"), "x2": {"field": "high"}, "y": ROW,
+                "color": {"value": GREY}}, strokeWidth=2.5, yOffset=8),
+        ],
+        height={"step": 40},
+    )  # fmt: skip
+    left = len(cells) - len(shown)
+    notes = [f"{noun(left, 'slower cell is', 'slower cells are')} left out"] if left else []
+    return place_figure("throughput", place, "", spec, values, cells, notes)
+
+
+def _blocks(place: Place, cells: Sequence[Entry], numbers: dict[str, int]) -> Figure:
+    """How much blocks vary within each process, and processes from each other."""
+    newest = sorted(cells, key=lambda cell: cell.created, reverse=True)[:MOST_BLOCK_CELLS]
+    shown = [cell for cell in cells if cell in newest]
+    values: Values = []
+    row = 0
+    for cell, label in zip(shown, labels_of([cell.trial for cell in shown]), strict=True):
+        values.append({"row": row, "label": label, "cell": numbers[cell.id]})
+        for number, taken in cell.rounds.items():
+            row += 1
+            about = {"row": row, "cell": numbers[cell.id], "process": str(number + 1)}
+            rates = taken.images / taken.seconds / (cell.rate or 1.0) * 100 - 100
+            clean = rates[taken.used]
+            values.append(about | {"median": round(float(np.median(clean)), 3)})
+            values += [about | {"off": round(float(off), 3), "kind": "clean"}
+                for off in _thinned(clean)]  # fmt: skip
+            values += [about | {"off": round(float(off), 3), "kind": "disturbed"}
+                for off in _thinned(rates[~taken.used])]  # fmt: skip
+        row += 1
+    kinds = ["clean", "disturbed"] if any(v.get("kind") == "disturbed" for v in values) else []
+    colour: Spec = {"value": "#1f6feb"}
+    if kinds:
+        colour = {"field": "kind", "type": "nominal", "title": None, "scale": {"domain": kinds,
+            "range": ["#1f6feb", "#e07b00"]}, "legend": {"symbolType": "circle"}}  # fmt: skip
+    x = quantity("off", "Images/s of a block, against the cell's (%)", axis={"format": "+.2~f"})
+    spec = layered(
+        [
+            only("median", mark("tick", {"x": {"datum": 0}, "y": ROW}, height=17, thickness=1,
+                color=GREY)),
+            only("label", mark("text", {"x": {"value": 0}, "y": ROW, "text": {"field": "label"}},
+                align="left", fontSize=12, dy=2, limit={"expr": "width"})),
+            mark("point", {"x": x, "y": ROW, "color": colour,
+                "tooltip": tooltip(process="process", per_cent="off", block="kind")},
+                filled=True, size=28, opacity=0.55),
+            mark("tick", {"x": quantity("median"), "y": ROW}, color="#d1435b", thickness=2,
+                height=13),
+        ],
+        height={"step": 17},
+    )  # fmt: skip
+    notes = ["each line is one process, each point a block, the red tick their median"]
+    if len(cells) > len(shown):
+        notes.append(f"the {len(shown)} newest of {len(cells)} cells")
+    return place_figure("blocks", place, "", spec, values, shown, notes)
+
+
+def _thinned(rates: Floats) -> Floats:
+    """All of a few, or the quantiles of many."""
+    if len(rates) <= MOST_BLOCKS:
+        return rates
+    found: Floats = np.quantile(rates, (np.arange(MOST_BLOCKS) + 0.5) / MOST_BLOCKS)
+    return found
+
+
+def _rate(cell: Entry) -> dict[str, Any]:
+    found = cell.headline
+    assert found is not None
+    known = found.low is not None and found.high is not None
+    told = rate(found.estimate) + (f" [{rate(found.low)}, {rate(found.high)}]" if known else "")
+    return {"rate": found.estimate, "low": found.low, "high": found.high, "told": told}
+
+
+def _with_own_names(found: Iterable[Figure]) -> Iterator[Figure]:
+    """The charts, each with a file name that no other has."""
+    taken: set[str] = set()
+    for figure in found:
+        name = base = re.sub(r"[^A-Za-z0-9._-]+", "-", figure.name).strip("-.")[:80] or "chart"
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        taken.add(name)
+        yield Figure(**{**figure.__dict__, "name": name})

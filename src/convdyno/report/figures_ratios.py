@@ -1,0 +1,118 @@
+"""What is faster: ratios with their intervals and verdicts, as a forest plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from convdyno.report.charts import GREY, ROW, Figure, layered, mark, quantity, tooltip, words
+from convdyno.report.compared import ratio_words
+from convdyno.report.content import Family
+from convdyno.report.figures_place import place_figure
+from convdyno.report.pairs import Pair
+from convdyno.report.words import noun
+
+EQUIVALENT = 0.01
+VERDICTS = {"faster": "#2da44e", "slower": "#d1435b", "equivalent": "#1f6feb", "undecided": GREY}
+TICKS = (
+    0.1, 0.125, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.25, 1.5, 2,
+    3, 4, 5, 8, 10,
+)  # fmt: skip
+
+
+def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
+    """The forest plot: each ratio with its interval and its verdict."""
+    shown = [pair for pair in family.pairs if pair.found.ratio is not None]
+    if not shown:
+        return None
+    values = [
+        _ratio(pair, row, label, numbers)
+        for row, (pair, label) in enumerate(zip(shown, _pair_labels(shown), strict=True))
+    ]
+    ends = [1.0, *(v[end] for v in values for end in ("low", "high", "ratio") if v[end])]
+    domain = [min(ends) / 1.02, max(ends) * 1.02]
+    x = quantity("ratio", "Ratio of images/s, with its interval", scale={"type": "log",
+        "domain": domain, "nice": False}, axis={"values": _ratio_ticks(domain), "format": "~g",
+        "grid": True})  # fmt: skip
+    verdicts = [name for name in VERDICTS if any(value["verdict"] == name for value in values)]
+    colour = {
+        "field": "verdict", "type": "nominal", "title": None,
+        "scale": {"domain": verdicts, "range": [VERDICTS[name] for name in verdicts]},
+        "legend": {"symbolType": "circle"},
+    }  # fmt: skip
+    told = tooltip(ratio="told", verdict="verdict", measured="how", level="level", rounds="rounds")
+    filled = {"condition": {"test": "datum.how == 'paired'", "value": 1}, "value": 0}
+    spec = layered(
+        [
+            mark("bar", {"x": {"datum": 1 / (1 + EQUIVALENT)}, "x2": {"datum": 1 + EQUIVALENT},
+                "y": ROW}, height=14, yOffset=8, color="#1f6feb", opacity=0.15),
+            mark("tick", {"x": {"datum": 1}, "y": ROW}, height=14, yOffset=8, thickness=1.5,
+                color=GREY),
+            *words(ROW),
+            mark("rule", {"x": quantity("low"), "x2": {"field": "high"}, "y": ROW,
+                "color": colour}, strokeWidth=3, yOffset=8, strokeCap="round"),
+            mark("point", {"x": x, "y": ROW, "color": colour, "fill": colour, "tooltip": told,
+                "fillOpacity": filled}, size=70, yOffset=8, opacity=1, strokeWidth=2),
+        ],
+        height={"step": 40},
+    )  # fmt: skip
+    notes = [f"{noun(family.left_out, 'more pair', 'more pairs')}: `convdyno compare` shows all"]
+    if any(not pair.paired for pair in shown):
+        notes.append(
+            "a hollow point is unpaired: its two cells were measured in different runs, and how "
+            "the machine changed in between was not seen"
+        )
+    refused = dict.fromkeys(p.found.reason for p in family.pairs if p.found.ratio is None)
+    place = family.network, family.mode, family.machine
+    return place_figure(
+        "ratios", place, "", spec, values, [one for pair in shown for one in (pair.a, pair.b)],
+        [*notes[not family.left_out :], *refused],
+    )  # fmt: skip
+
+
+def _ratio(pair: Pair, row: int, label: str, numbers: dict[str, int]) -> dict[str, Any]:
+    found = pair.found
+    ratio, interval = ratio_words(pair)
+    return {
+        "row": row, "label": label, "ratio": found.ratio, "low": found.low, "high": found.high,
+        "verdict": found.verdict, "how": pair.how, "rounds": found.rounds,
+        "told": f"{ratio} [{interval.replace(' to ', ', ')}]" if found.low else ratio,
+        "level": f"{100 * found.level:.3g} %" if found.level else "no interval: one round",
+        "cell": numbers[pair.a.id], "cell2": numbers[pair.b.id],
+    }  # fmt: skip
+
+
+def _pair_labels(pairs: Sequence[Pair]) -> list[str]:
+    """The two values, and what else tells one pair from the others."""
+    plain = [pair.a.trial.model_copy(update={pair.axis: getattr(pairs[0].a.trial, pair.axis)})
+        for pair in pairs]  # fmt: skip
+    axes = {pair.axis for pair in pairs}
+    names = {name for trial in plain for name in trial.differs_in(plain[0])} | (
+        axes if len(axes) > 1 else set()
+    )
+    found = []
+    for pair in pairs:
+        rest = [
+            str(value) if name in ("engine", "precision") else f"{name.replace('_', ' ')} {value}"
+            for name, value in pair.a.trial.__dict__.items()
+            if name in names and name not in (pair.axis, "optimiser")
+        ]
+        a, b = pair.values
+        axis = "" if pair.axis in ("engine", "precision") else f"{pair.axis.replace('_', ' ')} "
+        found.append(" · ".join([f"{axis}{a} / {b}", *([", ".join(rest)] if rest else [])]))
+    return found
+
+
+def _ratio_ticks(domain: Sequence[float]) -> list[float]:
+    """A few round ratios within a domain, 1 among them, none too near to another."""
+    low, high = domain
+    apart = math.log(high / low) / 7
+    kept = [1.0]
+    step = max(0.001, float(f"{(high - low) / 4:.0e}"))
+    fine = [round(step * n, 4) for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    coarse = [tick for tick in TICKS if low <= tick <= high]
+    for tick in coarse if len(coarse) > 2 else fine:
+        if all(abs(math.log(tick / other)) >= apart for other in kept):
+            kept.append(tick)
+    return sorted(kept)

@@ -1,0 +1,160 @@
+"""What the device could do: the roofline, or the share of the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+
+from convdyno.report.charts import (
+    GREY,
+    ROW,
+    Figure,
+    Values,
+    coloured,
+    layered,
+    mark,
+    quantity,
+    tooltip,
+    words,
+)
+from convdyno.report.content import Content, labels_of
+from convdyno.report.entries import Entry
+from convdyno.report.rows import TRAINING_FORWARDS
+from convdyno.report.words import percent
+from convdyno.report.words import quantity as in_words
+from convdyno.trial.spec import Trial
+
+Activations = Callable[[Trial, str], int | None]
+"""How many numbers a network's layers put out for one image, by its digest; None if unknown."""
+MOST_POINTS = 60
+MOST_ROWS = 16
+NAMED_POINTS = 14
+BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+
+
+def roofline_figures(
+    content: Content, numbers: dict[str, int], activations: Activations
+) -> Iterator[Figure]:
+    """What was reached of what the device can do, one chart a machine."""
+    able = [
+        cell for cell in content.latest if cell.flops and cell.peaks.keys() & {"matmul", "conv"}
+    ]
+    for machine, group in groupby(sorted(able, key=lambda c: c.machine), lambda c: c.machine):
+        best: dict[tuple[str, ...], Entry] = {}
+        for cell in group:
+            trial = cell.trial
+            key = trial.network, trial.engine, trial.mode, trial.precision
+            if key not in best or (cell.flops or 0) > (best[key].flops or 0):
+                best[key] = cell
+        cells = sorted(best.values(), key=lambda c: c.created, reverse=True)[:MOST_POINTS]
+        points = [(c, x) for c in cells if (x := _intensity(c, activations)) is not None]
+        if points:
+            yield _roofline(machine, points, numbers)
+        else:
+            yield _shares(machine, cells[:MOST_ROWS], numbers)
+
+
+def _intensity(cell: Entry, activations: Activations) -> float | None:
+    """Floating-point operations for each byte that would move if nothing stayed in a cache.
+
+    Every layer's output is written once and read once, and the weights are read once a step; a
+    training step is three such passes, as it is for the operations.
+    """
+    if cell.network is None or "copy" not in cell.peaks:
+        return None
+    outputs = activations(cell.trial, cell.network.digest)
+    if not outputs:
+        return None
+    weights = cell.network.parameters / cell.trial.batch
+    return 2 * cell.network.macs / (BYTES[cell.trial.precision] * (2 * outputs + weights))
+
+
+def _roofline(
+    machine: str, points: Sequence[tuple[Entry, float]], numbers: dict[str, int]
+) -> Figure:
+    engines = sorted({cell.trial.engine for cell, _ in points})
+    tops = {
+        cell.trial.network: cell.id for cell, _ in sorted(points, key=lambda p: p[0].flops or 0)
+    }
+    named = set(tops.values()) if len(tops) <= NAMED_POINTS else set()
+    values: Values = [
+        {
+            "x": x, "y": cell.flops, "engine": cell.trial.engine, "cell": numbers[cell.id],
+            "name": cell.trial.network, "label": cell.trial.network if cell.id in named else "",
+            "told": f"{in_words(cell.flops or 0, 'FLOP/s')}, {percent(cell.share_of_peak)} of peak",
+            "setting": f"{cell.trial.engine}, {cell.trial.mode}, {cell.trial.precision}",
+        }
+        for cell, x in points
+    ]  # fmt: skip
+    roofs, labels = _roofs(points)
+    y = quantity("y", "FLOP/s", scale={"type": "log"}, axis={"format": "~s", "tickCount": 4})
+    ends = [min(roof["x"] for roof in roofs), max(roof["x"] for roof in roofs)]
+    x = quantity("x", "FLOP for each byte moved, were nothing cached", scale={"type": "log",
+        "domain": ends, "nice": False}, axis={"format": "~g", "tickCount": 4})  # fmt: skip
+    told = tooltip(network="name", cell="setting", reached="told")
+    spec = layered(
+        [
+            {"data": {"values": roofs}} | mark("line", {"x": x, "y": y, "detail": {"field": "roof",
+                "type": "nominal"}}, color=GREY, strokeWidth=1.5),
+            {"data": {"values": labels}} | mark("text", {"x": x, "y": y, "text": {"field":
+                "label"}}, align="right", baseline="bottom", fontSize=11, color=GREY, dy=-4),
+            mark("point", {"x": x, "y": y, "color": coloured("engine", engines),
+                "tooltip": told}, filled=True, size=80, opacity=0.9),
+            mark("text", {"x": x, "y": y, "text": {"field": "label"}}, align="center", fontSize=11,
+                dy=-11),
+        ],
+        height=320,
+    )  # fmt: skip
+    return Figure(
+        "roofline", "roofline", machine, "operations per second by the network's own count; "
+        "the roofs were measured in the same processes",
+        spec, values,
+        ("left of a roof's edge memory would be the limit, right of it arithmetic; a point above "
+         "the slope kept values in caches",),
+    )  # fmt: skip
+
+
+def _roofs(points: Sequence[tuple[Entry, float]]) -> tuple[Values, Values]:
+    """The roof of each precision: a slope of what memory gives, then what arithmetic gives."""
+    intensities = [x for _, x in points]
+    roofs: Values = []
+    labels: Values = []
+    peaks: dict[str, tuple[float, float]] = {}
+    for cell, _ in points:
+        peak = max(cell.peaks.get("matmul", 0.0), cell.peaks.get("conv", 0.0))
+        before = peaks.get(cell.trial.precision, (0.0, 0.0))
+        peaks[cell.trial.precision] = max(before[0], peak), max(before[1], cell.peaks["copy"])
+    low = min([*intensities, *(peak / copy for peak, copy in peaks.values())]) / 2
+    high = max([*intensities, *(peak / copy for peak, copy in peaks.values())]) * 2
+    for precision, (peak, copy) in peaks.items():
+        edge = peak / copy
+        roofs += [{"x": x, "y": min(peak, copy * x), "roof": precision} for x in (low, edge, high)]
+        told = f"{precision}: {in_words(peak, 'FLOP/s')}, {in_words(copy, 'B/s')}"
+        labels.append({"x": high, "y": peak, "label": told})
+    return roofs, labels
+
+
+def _shares(machine: str, cells: Sequence[Entry], numbers: dict[str, int]) -> Figure:
+    """The share of the peak alone, for networks whose traffic is not known."""
+    ordered = sorted(cells, key=lambda cell: -(cell.share_of_peak or 0))
+    labels = labels_of([cell.trial for cell in ordered])
+    values: Values = [
+        {
+            "row": row, "label": label, "share": cell.share_of_peak, "cell": numbers[cell.id],
+            "told": f"{percent(cell.share_of_peak)} of "
+            f"{in_words(max(v for k, v in cell.peaks.items() if k != 'copy'), 'FLOP/s')}",
+        }
+        for row, (cell, label) in enumerate(zip(ordered, labels, strict=True))
+    ]  # fmt: skip
+    x = quantity("share", "Share of the peak that was measured in the same process",
+        scale={"domainMin": 0}, axis={"format": "%"})  # fmt: skip
+    spec = layered(
+        [
+            *words(ROW),
+            mark("bar", {"x": x, "y": ROW}, height=9, yOffset=8, cornerRadiusEnd=2,
+                color="#1f6feb", opacity=0.85),
+        ],
+        height={"step": 40},
+    )  # fmt: skip
+    counted = f"a training step counts as {TRAINING_FORWARDS} forward passes"
+    return Figure("roofline", "peak", machine, counted, spec, values)

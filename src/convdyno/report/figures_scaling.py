@@ -1,0 +1,229 @@
+"""The charts of several devices, and of where a step's time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from convdyno.report.charts import (
+    COLOURS,
+    GREY,
+    Figure,
+    Spec,
+    Values,
+    layered,
+    mark,
+    quantity,
+    tooltip,
+    words,
+)
+from convdyno.report.content import Content, Found
+from convdyno.report.ladders import Climbed, with_interval
+from convdyno.report.scaling import Curve, Point
+from convdyno.report.words import percent, rate
+
+IDEAL = "ideal"
+MOST_CURVES = 12
+MOST_LADDERS = 24
+PLACES: tuple[dict[str, Any], ...] = (
+    {"align": "left", "baseline": "top", "dx": 7, "dy": 5},
+    {"align": "right", "baseline": "bottom", "dx": -7, "dy": -5},
+    {"align": "left", "baseline": "middle", "dx": 9, "dy": 0},
+)
+"""Where the efficiencies of each line stand, so that they do not meet."""
+PARTS = {
+    "compute": "#1f6feb", "transfer": "#0d9aa6", "augmentation": "#bf4bd0", "decoding": "#e07b00",
+    "reading": "#8a6d3b", "exchange": "#d1435b", "waiting": "#8b949e",
+}  # fmt: skip
+"""Of a step, with their colours."""
+
+
+def scaling_figures(content: Content, numbers: Mapping[str, int]) -> Iterator[Figure]:
+    """A chart for each curve."""
+    for found in content.curves[:MOST_CURVES]:
+        assert isinstance(found.what, Curve)
+        yield scaling_figure(found.what, [numbers[entry.id] for entry in found.entries])
+
+
+def scaling_figure(curve: Curve, cells: Sequence[int] | None = None) -> Figure:
+    """Images per second by devices, with 95 % intervals, efficiencies and the ideal line."""
+    ordered = sorted(curve.lines.items(), key=lambda line: line[0] != "default")
+    lines = {_line_name(curve, kind): points for kind, points in ordered}
+    values = [_point(point, line, cells) for line, points in lines.items() for point in points]
+    counts = sorted({0, *(value["devices"] for value in values)})
+    entries = [*lines, IDEAL][: len(lines) + (curve.baseline is not None)]
+    x = quantity(
+        "devices",
+        _devices(curve),
+        scale={"domain": [0, counts[-1] * 1.06], "nice": False},
+        axis={"values": counts, "format": "d", "grid": False, "labelOverlap": "greedy",
+            "labelSeparation": 6},
+    )  # fmt: skip
+    y = quantity("rate", "Images/s", scale={"zero": True})
+    # Nothing is above the ideal line; without one the free corner is below the curve.
+    corner = "top-left" if curve.baseline is not None else "bottom-right"
+    legend = {"orient": corner, "symbolType": "stroke", "symbolSize": 400, "offset": 8,
+        "columns": 1, "direction": "vertical"}  # fmt: skip
+    colours = [GREY if name == IDEAL else COLOURS[i] for i, name in enumerate(entries)]
+    dashes = [[5, 4] if name == IDEAL else [1, 0] for name in entries]
+    colour = _line_by(entries, colours, legend)
+    dash = _line_by(entries, dashes, legend)
+    measured = {"x": x, "color": colour}
+    end: Spec = {"width": 9, "thickness": 1.5, "orient": "horizontal", "opacity": 1}
+    told = tooltip(line="line", devices="devices", images_per_second="told", efficiency="share")
+    layers = [
+        {"data": {"values": _ideal(curve, counts[-1])}}
+        | mark("line", measured | {"y": y, "strokeDash": dash}, strokeWidth=1.5),
+        mark("line", measured | {"y": y, "strokeDash": dash}, strokeWidth=2),
+        mark("rule", measured | {"y": quantity("low"), "y2": {"field": "high"}}, strokeWidth=1.5),
+        mark("tick", measured | {"y": quantity("low")}, **end),
+        mark("tick", measured | {"y": quantity("high")}, **end),
+        mark("point", measured | {"y": y, "tooltip": told}, filled=True, size=45, opacity=1),
+    ]
+    for name, place in zip(lines, PLACES, strict=False):
+        own = {"transform": [{"filter": {"field": "line", "equal": name}}]}
+        text = measured | {"y": y, "text": {"field": "efficiency"}}
+        layers.append(own | mark("text", text, fontSize=11, **place))
+    return Figure(
+        section="scaling",
+        name=f"{curve.work.network}_b{curve.work.batch}",
+        title=_title(curve),
+        subtitle=_subtitle(curve),
+        spec=layered(layers, height=300),
+        values=values,
+        notes=tuple(curve.sentences()),
+    )
+
+
+def ladder_figures(content: Content, numbers: Mapping[str, int]) -> Iterator[Figure]:
+    """Where a step's time goes: the rungs of the input, and what devices pay to work together."""
+    values: Values = []
+    notes: list[str] = []
+    row = 0
+    for found in content.ladders[:MOST_LADDERS]:
+        assert isinstance(found.what, Climbed)
+        top = found.entries[found.what.cells[-1]]
+        ladder = found.what.ladder
+        shares = {"compute": ladder.compute.share} | {n: s.share for n, s in ladder.parts}
+        label = f"{top.trial.label}, {top.trial.data}"
+        told = f"{ladder.limit}-bound" if ladder.limit != "undecided" else "undecided"
+        values += _row(row, label, told, shares, numbers[top.id])
+        notes.append(f"{label}: {found.what.sentence}")
+        row += 1
+    for found, point in _costly(content.curves):
+        cost = point.communication
+        assert cost is not None
+        waiting = {} if cost.waiting is None else {"waiting": cost.waiting.share}
+        shares = {"compute": 1 - cost.share.share, "exchange": cost.exchange.share} | waiting
+        told = f"exchange {with_interval(cost.exchange)}"
+        values += _row(row, point.trial.label, told, shares, numbers[found.entries[point.cell].id])
+        row += 1
+        if row >= MOST_LADDERS:
+            break
+    if values:
+        yield _ladder_figure(values, notes)
+
+
+def _ladder_figure(values: Values, notes: Sequence[str]) -> Figure:
+    parts = [name for name in PARTS if any(value.get("part") == name for value in values)]
+    row: Spec = {"field": "row", "type": "ordinal", "axis": None}
+    colour = {
+        "field": "part", "type": "nominal", "title": None,
+        "scale": {"domain": parts, "range": [PARTS[name] for name in parts]},
+        "legend": {"symbolType": "square"},
+    }  # fmt: skip
+    x = quantity("from", "Share of a step", scale={"domain": [0, 1], "clamp": True},
+        axis={"format": "%", "tickCount": 5})  # fmt: skip
+    told = tooltip(part="part", share="share")
+    spec = layered(
+        [
+            *words(row, room=150),
+            mark("bar", {"x": x, "x2": {"field": "to"}, "y": row, "color": colour,
+                "tooltip": told}, height=13, yOffset=10),
+        ],
+        height={"step": 44},
+    )  # fmt: skip
+    return Figure(
+        "ladder", "where_the_time_goes", "Where the time of a step goes",
+        "what each part of the input adds, and what devices pay to work together, measured by "
+        "leaving it out",
+        spec, values, tuple(notes),
+    )  # fmt: skip
+
+
+def _row(row: int, label: str, told: str, shares: Mapping[str, float], cell: int) -> Values:
+    """The parts of one bar, one after the other; what is below nothing by chance is nothing."""
+    values: Values = [{"row": row, "label": label, "told": told, "cell": cell}]
+    start = 0.0
+    for part, share in shares.items():
+        end = start + max(0.0, share)
+        if end > start:
+            about = {"row": row, "part": part, "share": percent(share), "cell": cell}
+            values.append(about | {"from": start, "to": end})
+        start = end
+    return values
+
+
+def _costly(curves: Sequence[Found]) -> Iterator[tuple[Found, Point]]:
+    for found in curves:
+        if isinstance(found.what, Curve):
+            for point in found.what.points:
+                if point.communication is not None:
+                    yield found, point
+
+
+def _line_by(names: Sequence[str], values: Sequence[Any], legend: Spec) -> Spec:
+    scale = {"domain": list(names), "range": list(values)}
+    return {"field": "line", "type": "nominal", "title": None, "scale": scale, "legend": legend}
+
+
+def _point(point: Point, line: str, cells: Sequence[int] | None) -> dict[str, Any]:
+    share = point.gain.efficiency.share if point.gain else None
+    shown = {} if cells is None else {"cell": cells[point.cell]}
+    return shown | {
+        "devices": point.trial.devices,
+        "rate": point.rate,
+        "low": point.row.low if point.row.low is not None else point.rate,
+        "high": point.row.high if point.row.high is not None else point.rate,
+        "line": line,
+        "efficiency": percent(share) if share is not None else "",
+        "share": with_interval(point.gain.efficiency) if point.gain else "baseline",
+        "told": rate(point.rate),
+    }
+
+
+def _ideal(curve: Curve, most: int) -> Values:
+    if curve.baseline is None:
+        return []
+    return [{"devices": n, "rate": n * curve.baseline.rate, "line": IDEAL} for n in (0, most)]
+
+
+def _line_name(curve: Curve, kind: str) -> str:
+    if kind == "default":
+        return curve.work.engine
+    return f"{curve.work.engine}, " + ("no exchange" if kind == "independent" else kind)
+
+
+def _devices(curve: Curve) -> str:
+    settings = curve.points[0].row.record.settings or {}
+    if str(settings.get("device", "")).startswith("cuda"):
+        return "Number of GPUs"
+    cores = curve.work.cores
+    each = "" if cores is None else f" ({cores} CPU core{'s' * (cores > 1)} each)"
+    return f"Number of devices{each}"
+
+
+def _title(curve: Curve) -> str:
+    work = curve.work
+    mode = {"train": "training", "infer": "inference"}[work.mode]
+    return f"{work.network}, {mode}, {work.precision}"
+
+
+def _subtitle(curve: Curve) -> str:
+    record = curve.points[-1].row.record
+    device = (record.settings or {}).get("device_name")
+    where = [curve.scaling, *([str(device)] if device else []), record.created[:10]]
+    shown = "bars: 95 % intervals"
+    if curve.baseline is not None:
+        shown += "; percentages: efficiency, the share of the ideal"
+    return "; ".join([*where, shown])

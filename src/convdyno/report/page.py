@@ -1,0 +1,313 @@
+"""The report as one page: a file that needs no network, on a screen of any size or on paper."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Any
+
+from convdyno import __version__
+from convdyno.report.charts import Figure, script
+from convdyno.report.console import sentence
+from convdyno.report.content import Content, cell_rows, settings_of, training_row
+from convdyno.report.entries import Entry, TrainingRun
+from convdyno.report.page_data import Command, page_data
+from convdyno.report.words import noun, quantity
+
+SECTIONS = {
+    "ratios": (
+        "What is faster",
+        "Ratios of images per second with their intervals. Cells of one run took turns, and are "
+        "compared round by round; the ratios of one chart are corrected together (Holm), so an "
+        "interval that leaves out 1 is a verdict: above 1 the first of the two is faster. The blue "
+        "band is 1 %: an interval inside it means equivalent.",
+    ),
+    "throughput": (
+        "Throughput",
+        "Images per second of each cell with its 95 % interval, which knows how much fresh "
+        "processes differ. Where a cell was measured more than once, the newest counts.",
+    ),
+    "scaling": (
+        "Scaling",
+        "What more devices bring, against the ideal of as many devices, each as fast as one alone.",
+    ),
+    "ladder": (
+        "Where the time goes",
+        "The same step with less and less of its input, and with and without the exchange of "
+        "gradients: the differences are what each part costs.",
+    ),
+    "roofline": (
+        "What the device could do",
+        "The operations that the network's mathematics needs, per second, against what plain work "
+        "reached in the same process.",
+    ),
+    "blocks": ("How much it varies", "Every block that was timed, against its cell's headline."),
+    "accuracy": (
+        "Time to accuracy",
+        "Accuracy on all test images over the time spent in training.",
+    ),
+}
+"""The sections of charts: their titles, and how to read them."""
+STATIC_ROWS = 200
+"""Rows of the table where there are no scripts."""
+MOST_NAMES = 6
+"""Cells that a warning names."""
+FOUND = 6
+"""Sentences at the top."""
+
+
+def page(content: Content, charts: Sequence[Figure], command: Command, title: str) -> str:
+    """The whole page."""
+    charts = [chart for name in SECTIONS for chart in charts if chart.section == name]
+    parts: list[Section | None] = [_cells(content), *_chart_sections(content, charts)]
+    if content.gathered.trainings:
+        parts.append(_trainings(content.gathered.trainings))
+    parts += [_minds(content), _machines(content), _repeat()]
+    shown = [part for part in parts if part is not None]
+    assets = resources.files("convdyno.report") / "assets"
+    return Template((assets / "page.html").read_text("utf-8")).substitute(
+        title=escape(title),
+        css=(assets / "page.css").read_text("utf-8"),
+        about=escape(_about(content)),
+        tiles=_tiles(content),
+        short=_short(content),
+        links="".join(f'<a href="#{name}">{escape(head)}</a>' for name, head, _ in shown),
+        newest=_newest(content),
+        sections="\n".join(text for _, _, text in shown),
+        footer=f"made by convdyno {escape(__version__)}; this page needs no network",
+        data=page_data(content, charts, command),
+        library=script().replace("</script", "<\\/script"),
+        script=(assets / "page.js").read_text("utf-8"),
+    )
+
+
+Section = tuple[str, str, str]
+"""A name, a heading, and the HTML of it all."""
+
+
+def _section(name: str, heading: str, lead: str, *inside: str, kind: str = "") -> Section:
+    classes = f' class="{kind}"' if kind else ""
+    lead = f'<p class="lead">{escape(lead)}</p>' if lead else ""
+    body = "\n".join(inside)
+    return (
+        name,
+        heading,
+        (f'<section id="{name}"{classes}><h2>{escape(heading)}</h2>{lead}\n{body}</section>'),
+    )
+
+
+def _cells(content: Content) -> Section:
+    same = _same_for_all(content.cells)
+    lead = f"All cells: {same}." if same else ""
+    more = '<div class="pages" hidden><span></span> <button type="button">show more</button></div>'
+    return _section(
+        "cells", "Cells", lead,
+        '<div class="wide"><table><thead id="head"></thead><tbody id="rows"></tbody></table></div>',
+        more, f"<noscript>{_html_table(cell_rows(content.cells[:STATIC_ROWS]))}</noscript>",
+    )  # fmt: skip
+
+
+def _html_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Rows of words as a table."""
+    if not rows:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row.values()) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _chart_sections(content: Content, charts: Sequence[Figure]) -> Iterable[Section]:
+    for name, (heading, lead) in SECTIONS.items():
+        own = [(n, chart) for n, chart in enumerate(charts) if chart.section == name]
+        if not own:
+            continue
+        inside = "".join(_figure(number, chart) for number, chart in own)
+        rest = ""
+        if name == "ratios" and content.families_left_out:
+            rest = (
+                f'<p class="muted">{noun(content.families_left_out, "older group")} of pairs left '
+                "out: <code>convdyno compare</code> shows all, "
+                "<code>convdyno report --where</code> some.</p>"
+            )
+        kind = "figures one" if len(own) == 1 else "figures"
+        figures = f'<div class="{kind}">{inside}</div>'
+        yield _section(name, heading, lead, figures, rest, kind="has-figures")
+
+
+def _figure(number: int, chart: Figure) -> str:
+    notes = "".join(f"<li>{_prose(note)}</li>" for note in chart.notes)
+    listed = f'<ul class="notes">{notes}</ul>' if notes else ""
+    title = escape(chart.title)
+    return (
+        f'<figure id="figure-{number}"><figcaption><h3>{title}</h3>'
+        f'<span class="sub">{escape(chart.subtitle)}</span></figcaption>'
+        f'<div class="chart" role="img" aria-label="{title}"></div>{listed}</figure>\n'
+    )
+
+
+def _prose(text: str) -> str:
+    """A sentence, what stands in backquotes as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def _trainings(runs: Sequence[TrainingRun]) -> Section:
+    """Every run of training in a table."""
+    table = _html_table([training_row(run) for run in runs])
+    return _section("trainings", "Runs of training", "", f'<div class="wide">{table}</div>')
+
+
+def _minds(content: Content) -> Section | None:
+    """What to mind and what to do about it, what failed and why, which files were no records."""
+    items = [
+        f'<li class="bad"><b>{escape(status)}</b>: {escape(reason)}{_of(cells)}</li>'
+        for (status, reason), cells in content.failures().items()
+    ]
+    items += [f"<li>{_prose(text)}{_of(cells)}</li>" for text, cells in content.warnings().items()]
+    items += [f"<li>skipped: {escape(text)}</li>" for text in content.gathered.skipped]
+    if not items:
+        return None
+    return _section("mind", "What to mind", "", f'<ul class="minds">{"".join(items)}</ul>')
+
+
+def _of(cells: Sequence[Entry]) -> str:
+    """Which cells a warning is about."""
+    names = [escape(cell.trial.label) for cell in cells[:MOST_NAMES]]
+    rest = len(cells) - len(names)
+    more = f", and {rest} more" if rest else ""
+    return f'<span class="sub">{"; ".join(dict.fromkeys(names))}{more}</span>'
+
+
+def _machines(content: Content) -> Section | None:
+    """What it was measured on and with."""
+    cards = []
+    for name, machine in content.gathered.machines.items():
+        versions: dict[str, dict[str, None]] = {}
+        for cell in content.cells:
+            if cell.machine == name:
+                for package, version in cell.versions.items():
+                    versions.setdefault(package, {})[version] = None
+        facts = _machine_facts(machine) | {
+            package: ", ".join(found) for package, found in sorted(versions.items())
+        }
+        listed = "".join(
+            f"<dt>{escape(key)}</dt><dd>{escape(str(fact))}</dd>"
+            for key, fact in facts.items()
+            if fact not in (None, "", [], {})
+        )
+        cards.append(f"<div><h3>{escape(name)}</h3><dl>{listed}</dl></div>")
+    if not cards:
+        return None
+    return _section(
+        "machines", "Machines and versions", "", f'<div class="machines">{"".join(cards)}</div>'
+    )
+
+
+def _machine_facts(machine: Mapping[str, Any]) -> dict[str, Any]:
+    memory = machine.get("memory_bytes")
+    usable, all_of = machine.get("cores_usable"), machine.get("cores_logical")
+    gpus = machine.get("gpus") or ()
+    environment = machine.get("environment") or {}
+    return {
+        "processor": machine.get("cpu"),
+        "cores": f"{usable} usable of {all_of}" if usable else None,
+        "instructions": ", ".join(map(str, machine.get("cpu_flags") or ())),
+        "memory": quantity(memory, "B") if isinstance(memory, int | float) else None,
+        "GPUs": "; ".join(str(gpu.get("name", gpu)) for gpu in gpus),
+        "system": machine.get("system"),
+        "python": machine.get("python"),
+        "virtual machine": "yes" if machine.get("hypervisor") else None,
+        "CPU governor": machine.get("governor"),
+        "huge pages": machine.get("huge_pages"),
+        "environment": ", ".join(f"{key}={value}" for key, value in environment.items()),
+    }
+
+
+def _repeat() -> Section:
+    more = '<div class="pages" hidden><span></span> <button type="button">show more</button></div>'
+    lead = (
+        "The command of each cell that the filter leaves. It measures that cell alone: for a "
+        "ratio, give the values of its axis as a list, so that cells take turns."
+    )
+    return _section("repeat", "To repeat a cell", lead,
+        '<ul class="repeat" id="commands"></ul>', more)  # fmt: skip
+
+
+def _about(content: Content) -> str:
+    dates = sorted(cell.created[:10] for cell in content.cells)
+    period = ""
+    if dates:
+        period = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+        period = f"measured {period}; "
+    return f"{period}written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _tiles(content: Content) -> str:
+    cells = content.cells
+    measured = sum(cell.headline is not None for cell in cells)
+    failed = sum(cell.status not in ("ok", "interrupted") for cell in cells)
+    counts = {
+        "cells measured": measured,
+        "networks": len({cell.trial.network for cell in cells}),
+        "engines": len({cell.trial.engine for cell in cells}),
+        "machines": len({cell.machine for cell in cells}),
+        "runs of training": len(content.gathered.trainings),
+        "failed": failed,
+    }
+    optional = {"runs of training", "failed"}
+    return "".join(
+        f"<li><b>{count:,}</b><span>{name}</span></li>"
+        for name, count in counts.items()
+        if count or name not in optional
+    )
+
+
+def _short(content: Content) -> str:
+    """The clearest differences in words."""
+    decided = [
+        pair
+        for family in content.families
+        for pair in family.pairs
+        if pair.found.verdict in ("faster", "slower") and pair.found.ratio
+    ]
+    decided.sort(key=lambda p: (not p.paired, -abs(math.log(p.found.ratio or 1.0))))
+    questions = {(p.a.trial.network, p.a.trial.mode, p.axis): p for p in reversed(decided)}
+    chosen = [pair for pair in decided if pair in questions.values()]
+    lines = [
+        ("" if pair.axis == "engine" else f"{pair.a.trial.engine}: ")
+        + sentence(pair.a.trial, pair.b.trial, pair.found)
+        + ("" if pair.paired else " (unpaired)")
+        for pair in chosen[:FOUND]
+    ]
+    if not lines:
+        return ""
+    return f'<ul class="short">{"".join(f"<li>{escape(line)}</li>" for line in lines)}</ul>'
+
+
+def _newest(content: Content) -> str:
+    if len(content.newest) == len(content.cells):
+        return ""
+    return '<label><input id="newest" type="checkbox" checked> newest of each</label>'
+
+
+def _same_for_all(cells: Sequence[Entry]) -> str:
+    """Settings that no column shows because all cells have the same."""
+    if not cells:
+        return ""
+    words = [
+        str(next(iter(values)))
+        for name in ("network", "engine", "mode", "precision")
+        if len(values := {getattr(cell.trial, name) for cell in cells}) == 1
+    ]
+    settings = {settings_of(cell.trial) for cell in cells}
+    if len(settings) == 1:
+        words += [*settings]
+    machines = {cell.machine for cell in cells}
+    return ", ".join(filter(None, [*words, *(machines if len(machines) == 1 else ())]))

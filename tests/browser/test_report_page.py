@@ -1,0 +1,228 @@
+"""The report page in a real browser."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from chromium import PHONE, Browser
+from made_up import a_machine, failed, made, store_of
+
+from convdyno.cli.compare import stored_certificates
+from convdyno.cli.report import repeating
+from convdyno.report.content import make_content
+from convdyno.report.entries import gather
+from convdyno.report.figures import figures
+from convdyno.report.page import page
+from convdyno.results.record import Record
+from convdyno.results.runs import begin
+from convdyno.trial.spec import make_trial
+from convdyno.trial.training import Training, Watching
+
+EVIL = "</script><img src=x onerror=\"document.title='owned'\">{{7*7}} & \u2028 'quoted'"
+LATER = "2026-11-17T04:00:00.000+00:00"
+
+
+def cells() -> list[Record]:
+    """Something for every section."""
+    speed = {"torch": 1.0, "jax": 1.2}
+    found = [
+        made(rate * factor * batch / (batch + 5), engine=engine, precision=precision, batch=batch)
+        for engine, rate in ((name, 60 * value) for name, value in speed.items())
+        for precision, factor in (("fp32", 1.0), ("bf16", 1.9))
+        for batch in (8, 32)
+    ]
+    found += [made(20, network="vgg16", run="r2"), made(25, network="vgg16", precision="bf16")]
+    found += [made(61, created=LATER, run="r3")]
+    found += [
+        made(100, cores=1, run="s"),
+        made(180, devices=2, cores=1, run="s"),
+        made(190, devices=2, cores=1, exchange="independent", run="s"),
+    ]
+    rungs = {"device": 0.1, "host": 0.104, "decoded": 0.12, "bytes": 0.17, "source": 0.18}
+    found += [
+        made(32 / seconds, run="l", data="photos", rung=rung) for rung, seconds in rungs.items()
+    ]
+    found += [failed(EVIL, batch=512), failed(EVIL, status="failed", network=f"mine:{EVIL}")]
+    found += [made(50, batch=16, labels={"who": EVIL}, machine=a_machine(f"one{EVIL}"))]
+    return found
+
+
+def train(folder: Path) -> None:
+    trial = make_trial(network="deepmnist", engine="torch", batch=50, data="mnist")
+    training = Training(trial=trial, recipe="x", epochs=3, until=0.9)
+    run = begin(folder, training, Watching(), None, "convdyno train deepmnist", a_machine())
+    result = {"seconds": 60.0, "step": 3, "best": 0.95, "reached": True}
+    run.ended("finished", "", step=3).model_copy(update={"result": result}).write(folder)
+    lines = [
+        {"kind": "evaluated", "step": step, "seconds": 20.0 * step, "top1": 1 - math.exp(-step)}
+        for step in (1, 2, 3)
+    ]
+    (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    store_of(folder / "results", *cells())
+    (folder / "run").mkdir()
+    train(folder / "run")
+    found = gather([folder / "results", folder / "run"])
+    content = make_content(found, stored_certificates(found.stores))
+    text = page(content, figures(content), repeating, f"report {EVIL}")
+    (folder / "report.html").write_text(text, encoding="utf-8")
+    return folder / "report.html"
+
+
+def test_it_is_drawn_without_an_error_and_without_the_network(
+    browser: Browser, report: Path
+) -> None:
+    browser.open(report)
+    assert browser.console() == []
+    assert [url for url in browser.requests() if not url.startswith("data:")] == [report.as_uri()]
+    assert browser.run("return document.querySelectorAll('.chart svg').length") == browser.run(
+        "return document.querySelectorAll('figure').length"
+    )
+    empty = "return [...document.querySelectorAll('.chart svg')].filter(s => !s.textContent).length"
+    assert browser.run(empty) == 0
+    assert "undefined" not in browser.run(
+        "return [...document.querySelectorAll('.chart svg')].map(s => s.textContent).join()"
+    )
+
+
+def test_every_section_is_there(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    assert browser.texts("section > h2") == [
+        "Cells", "What is faster", "Throughput", "Scaling", "Where the time goes",
+        "What the device could do", "How much it varies", "Time to accuracy", "Runs of training",
+        "What to mind", "Machines and versions", "To repeat a cell",
+    ]  # fmt: skip
+
+
+def test_what_records_say_is_shown_and_never_obeyed(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    assert browser.run("return document.title") == f"report {EVIL}"
+    assert browser.run("return document.images.length") == 0
+    shown = browser.run("return document.body.textContent")
+    assert "</script><img src=x onerror=" in shown
+    assert browser.run("return document.scripts.length") == 3
+
+
+def test_filters_leave_what_fits_in_the_table_and_in_the_charts(
+    browser: Browser, report: Path
+) -> None:
+    browser.open(report)
+    figures_before = len(browser.texts("figure h3"))
+    browser.choose("network", "vgg16")
+    assert len(browser.texts("#rows tr.cell")) == 2
+    assert "2 of " in browser.texts("#count")[0]
+    assert all("vgg16" in text for text in browser.texts("#rows tr.cell"))
+    assert 0 < len(browser.texts("figure h3")) < figures_before
+    assert "Scaling" not in browser.texts("section > h2")
+    browser.choose("network", "")
+    browser.choose("engine", "jax")
+    words = browser.run("return document.querySelector('#ratios svg')?.textContent ?? ''")
+    assert "jax / torch" not in words, "torch is filtered away, so the ratio is"
+    browser.type("#search", "bf16 32")
+    assert {row.split()[2] for row in browser.texts("#rows tr.cell")} <= {"jax", "bf16", "train"}
+    assert len(browser.texts("#rows tr.cell")) == 1
+    browser.click("button[type=reset]")
+    assert browser.run("return document.querySelector('#search').value") == ""
+    assert len(browser.texts("figure h3")) == figures_before
+    assert browser.console() == []
+
+
+def test_a_chart_follows_the_filter(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    points = "return document.querySelectorAll('#throughput figure .mark-symbol path').length"
+    before = browser.run(points)
+    browser.choose("precision", "bf16")
+    browser.run("return new Promise(done => setTimeout(done, 300))")
+    assert 0 < browser.run(points) < before
+
+
+def test_columns_are_sorted_both_ways(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    rates = (
+        "return [...document.querySelectorAll('#rows td.rate b')].map(b => Number(b.textContent))"
+    )
+    browser.click("th[data-column=rate] button")
+    first = browser.run(rates)
+    assert first == sorted(first, reverse=True)
+    assert browser.run(
+        "return document.querySelector('th[data-column=rate]').getAttribute('aria-sort')"
+    ) == ("descending")
+    browser.click("th[data-column=rate] button")
+    assert browser.run(rates) == sorted(first)
+    browser.click("th[data-column=batch] button")
+    batches = [int(text.split()[0]) for text in browser.texts("#rows td[data-label=batch]")]
+    assert batches == sorted(batches)
+
+
+def test_only_the_newest_of_each_cell_until_asked_for_all(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    newest = int(browser.texts("#count")[0].split()[0])
+    browser.click("#newest")
+    assert int(browser.texts("#count")[0].split()[0]) == newest + 1
+
+
+def test_a_cell_opens_with_the_command_that_repeats_it(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    browser.choose("network", "vgg16")
+    browser.choose("precision", "fp32")
+    browser.click("#rows .open")
+    (details,) = browser.texts("#rows tr.more")
+    assert "convdyno bench vgg16 --engine torch --batch 32 --optimiser sgd --rate 0.001" in details
+    assert "torch 1.2.3" in details
+    (command,) = browser.texts("#commands code")
+    assert command.startswith("convdyno bench vgg16 --engine torch")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("size", [(1280, 900), (768, 1024), PHONE])
+def test_nothing_is_wider_than_the_window(
+    browser: Browser, report: Path, size: tuple[int, int], dark: bool
+) -> None:
+    browser.open(report, size, dark=dark)
+    width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert browser.run(f"return {width}") <= 0
+    wide = (
+        "return [...document.querySelectorAll('.chart')].filter(c => c.querySelector('svg')"
+        ".getBoundingClientRect().right > c.getBoundingClientRect().right + 1).length"
+    )
+    assert browser.run(wide) == 0
+    assert browser.console() == []
+
+
+def test_dark_is_dark_and_light_is_light(browser: Browser, report: Path) -> None:
+    colours = "const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]"
+    text = "return getComputedStyle(document.querySelector('.chart text[fill=\"#24292f\"]')).fill"
+    browser.open(report)
+    assert browser.run(colours) == ["rgb(255, 255, 255)", "rgb(31, 35, 40)"]
+    assert browser.run(text) == "rgb(31, 35, 40)"
+    browser.open(report, dark=True)
+    assert browser.run(colours) == ["rgb(13, 17, 23)", "rgb(230, 237, 243)"]
+    assert browser.run(text) == "rgb(230, 237, 243)"
+    browser.click("#theme")
+    assert browser.run(colours)[0] == "rgb(255, 255, 255)", (
+        "light by the button, whatever the system"
+    )
+
+
+def test_it_can_be_printed(browser: Browser, report: Path) -> None:
+    browser.open(report, dark=True)
+    assert browser.pages().startswith(b"%PDF")
+    assert len(browser.texts("#rows tr.cell")) == len(browser.texts("#commands li")), (
+        "all are shown"
+    )
+
+
+def test_a_single_record_makes_a_page(browser: Browser, tmp_path: Path) -> None:
+    found = gather([store_of(tmp_path / "one", made(10, rounds=1))])
+    content = make_content(found, {})
+    file = tmp_path / "one.html"
+    file.write_text(page(content, figures(content), repeating, "one"), encoding="utf-8")
+    browser.open(file, PHONE)
+    assert browser.console() == []
+    assert "What is faster" not in browser.texts("section > h2")
+    assert any("only one process" in text for text in browser.texts(".minds li"))

@@ -1,0 +1,194 @@
+"""What a report says in files: charts, Markdown, CSV, JSON, Bencher's."""
+
+import csv
+import importlib.resources
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from crews import crew_record
+from made_up import a_machine, failed, made, store_of
+
+from convdyno.cli.compare import stored_certificates
+from convdyno.cli.report import repeating
+from convdyno.report.charts import Figure
+from convdyno.report.content import Content, make_content
+from convdyno.report.csv import COLUMNS, OLDER, write_csv
+from convdyno.report.document import to_json
+from convdyno.report.entries import gather
+from convdyno.report.figures import figures
+from convdyno.report.markdown import markdown
+from convdyno.report.page import page
+from convdyno.report.report_document import bencher, document
+from convdyno.report.rows import row
+from convdyno.results.record import Record
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+EVIL = "<b>&`*|_[x](y)\n# no"
+
+
+def content_of(folder: Path, *records: Record) -> Content:
+    found = gather([store_of(folder, *records)])
+    return make_content(found, stored_certificates(found.stores))
+
+
+def every_kind() -> list[Record]:
+    scaling = [
+        crew_record(0.1, network="resnet50", engine="torch"),
+        crew_record(0.12, network="resnet50", engine="torch", devices=2),
+        crew_record(0.1, network="resnet50", engine="torch", devices=2, exchange="independent"),
+    ]
+    rungs = {"device": 0.1, "host": 0.104, "source": 0.18}
+    return [
+        *(made(rate, engine=engine, precision=precision, batch=batch)
+            for engine, rate in (("torch", 60.0), ("jax", 72.0))
+            for precision in ("fp32", "bf16") for batch in (8, 32)),
+        *(one.but(run="s", machine=a_machine()) for one in scaling),
+        *(made(32 / s, run="l", data="photos", rung=rung) for rung, s in rungs.items()),
+        made(10, network="vgg16"), failed(EVIL, batch=512),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> Content:
+    return content_of(tmp_path_factory.mktemp("results"), *every_kind())
+
+
+def vega_lite() -> Any:
+    schema = importlib.resources.files("altair.vegalite.v6.schema") / "vega-lite-schema.json"
+    return jsonschema.Draft7Validator(json.loads(schema.read_text("utf-8")))
+
+
+def shown(content: Content, **traffic: Any) -> list[Figure]:
+    return figures(content, lambda trial, digest: 10_000_000)
+
+
+def test_every_chart_is_sound_vega_lite_for_the_page_and_for_files(content: Content) -> None:
+    validator, found = vega_lite(), shown(content)
+    assert {figure.section for figure in found} == {
+        "throughput", "ratios", "scaling", "ladder", "roofline", "blocks",
+    }  # fmt: skip
+    for figure in found:
+        for spec in (figure.to_page(), figure.to_file()):
+            wrong = jsonschema.exceptions.best_match(validator.iter_errors(spec))
+            assert wrong is None, f"{figure.name}: {wrong.message[:300]}"
+
+
+def test_charts_have_names_of_their_own_and_scaling_the_older_tool_s(content: Content) -> None:
+    names = [figure.name for figure in shown(content)]
+    assert len(set(names)) == len(names)
+    assert {"resnet50_b20", "resnet50_throughput", "resnet50_ratios", "roofline"} <= {*names}
+
+
+def test_values_of_charts_say_which_cells_they_are_of(content: Content) -> None:
+    for figure in shown(content):
+        owners = [value for value in figure.values if "cell" in value]
+        assert owners, figure.name
+        for value in owners:
+            assert content.cells[value["cell"]].headline is not None
+
+
+def test_one_question_of_each_engine_comes_before_the_same_with_another_batch(
+    content: Content,
+) -> None:
+    (family,) = [f for f in content.families if f.network == "resnet50"]
+    asked = [(pair.axis, *pair.values, pair.a.trial.engine) for pair in family.pairs]
+    assert ("precision", "bf16", "fp32", "jax") in asked
+    assert ("engine", "jax", "torch", "jax") in asked
+
+
+def test_without_known_traffic_the_share_of_the_peak_is_shown(content: Content) -> None:
+    (peak,) = [figure for figure in figures(content) if figure.section == "roofline"]
+    assert peak.name == "peak"
+
+
+def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
+    alone = content_of(tmp_path, made(10))
+    text = page(alone, figures(alone), repeating, "one")
+    headings = re.findall("<section[^>]*><h2>(.*?)</h2>", text)
+    assert headings == [
+        "Cells", "Throughput", "What the device could do", "How much it varies",
+        "Machines and versions", "To repeat a cell",
+    ]  # fmt: skip
+
+
+def test_a_page_of_failures_alone_is_a_page(tmp_path: Path) -> None:
+    none = content_of(tmp_path, failed("no memory"))
+    text = page(none, figures(none), repeating, "none")
+    assert "no memory" in text
+    assert "What is faster" not in text
+
+
+def test_markdown_shows_what_records_say_and_obeys_nothing(content: Content) -> None:
+    text = markdown(content, repeating, "All")
+    assert r"\<b\>&amp;\`\*\|\_\[x\](y) \# no" in text
+    widths = {line.count("|") - line.count(r"\|") for line in text.splitlines() if line[:1] == "|"}
+    assert all(
+        len({line.replace(r"\|", "").count("|") for line in table}) == 1 for table in _tables(text)
+    ), widths
+    for heading in ("Cells", "What is faster", "Where the time goes", "What to mind"):
+        assert f"## {heading}" in text
+    assert "convdyno bench resnet50 --engine jax --batch 8" in text
+
+
+def _tables(text: str) -> list[list[str]]:
+    found: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if line.startswith("|"):
+            found[-1].append(line)
+        elif found[-1]:
+            found.append([])
+    return [table for table in found if table]
+
+
+def test_the_document_keeps_to_its_schema(content: Content) -> None:
+    rows = {entry.id: entry.row().to_data() for entry in content.gathered.entries}
+    found = json.loads(to_json(document(content, rows, repeating)))
+    jsonschema.validate(found, json.loads((SCHEMAS / "report.json").read_text()))
+    (curve,) = found["scaling"]
+    cells = found["cells"]
+    assert [cells[point["cell"]]["trial"]["devices"] for point in curve["points"]] == [2, 2]
+    assert cells[curve["baseline"]]["trial"]["devices"] == 1
+    (ladder,) = found["ladders"]
+    assert [cells[i]["trial"]["rung"] for i in ladder["cells"]] == ["device", "host", "source"]
+    one = found["comparisons"][0]
+    assert cells[one["a"]]["trial"]["network"] == cells[one["b"]]["trial"]["network"]
+
+
+def test_bencher_reads_rates_with_their_intervals(content: Content) -> None:
+    found = json.loads(to_json(bencher(content.latest)))
+    jsonschema.validate(found, json.loads((SCHEMAS / "bencher.json").read_text()))
+    one = found["vgg16 torch train fp32 batch 32"]["throughput"]
+    assert one["lower_value"] < one["value"] < one["upper_value"]
+    assert one["value"] == pytest.approx(10, rel=0.05)
+    step = found["vgg16 torch train fp32 batch 32"]["latency"]
+    assert step["value"] == pytest.approx(32 / one["value"] * 1e9)
+    assert step["lower_value"] < step["value"] < step["upper_value"]
+
+
+def test_the_csv_has_its_documented_columns_and_no_formula() -> None:
+    file = io.StringIO()
+    labels = {"gpu": "k80", "sum": "=1+1"}
+    record = made(10, labels=labels).but(command="=cmd()", run="+1")
+    write_csv([row(record)], file)
+    (line,) = csv.DictReader(io.StringIO(file.getvalue()))
+    assert list(line) == [*COLUMNS, *OLDER]
+    assert line["labels"] == "gpu=k80; sum==1+1"
+    assert (line["command"], line["run"]) == ("'=cmd()", "'+1")
+    assert (line["host"], line["machine"]) == ("one", "AMD EPYC, 2 cores")
+    page = (SCHEMAS.parent / "report.md").read_text()
+    assert all(f"`{name}`" in page for name in (*COLUMNS, *OLDER)), "every column is documented"
+
+
+def test_a_cell_is_repeated_by_its_own_command(tmp_path: Path) -> None:
+    found = content_of(tmp_path, made(10, precision="bf16", layout="nhwc", image_size=(64, 64)))
+    assert repeating(found.cells[0]) == (
+        "convdyno bench resnet50 --engine torch --batch 32 --precision bf16 --layout nhwc "
+        "--image-size 64x64 --optimiser sgd --rate 0.001"
+    )
+    far = content_of(tmp_path / "far", made(10, devices=2, hosts=2))
+    assert repeating(far.cells[0]) == "convdyno bench resnet50 --engine torch,jax"
