@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,28 @@ def test_another_number_of_devices_goes_on_if_the_images_of_a_step_stay(tmp_path
     ]  # fmt: skip
 
 
+def test_ranks_that_somebody_else_has_made_train_and_evaluate(tmp_path: Path) -> None:
+    runs.prepare(tmp_path)
+    job = os.environ | {"CONVDYNO_SIZE": "2", "CONVDYNO_JOB": f"{tmp_path}"}
+    patient = ("--rank-timeout", "2m")
+    train = runs.command(runs.PLAIN, "run", *SCRIPTED, "--batch", "4", "--epochs", "3", *patient)
+    eval_ = [*train[:3], "eval", "run", "--network", runs.PLAIN, "--json", *patient]
+    for command in (train, eval_):
+        second, first = (
+            subprocess.Popen(
+                command, cwd=tmp_path, env=job | {"CONVDYNO_RANK": rank}, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+            for rank in "10"
+        )  # fmt: skip
+        out, said = first.communicate(timeout=300)
+        assert first.returncode == 0, said
+        assert second.communicate(timeout=60) == ("", "") and second.returncode == 0
+        if command == train:
+            assert "batch 4 on each of 2 devices (8 together)" in said
+    assert json.loads(out)["top1_images"] == runs.evaluations(tmp_path / "run")[-1]["top1_images"]
+
+
 BAD = {
     "no exchange": (("--exchange", "independent"), "is for bench"),
     "another exchange": (("--exchange", "horovot"), "Did you mean 'horovod'"),
@@ -194,7 +217,7 @@ def test_each_rank_has_its_random_numbers_back_and_a_new_one_has_the_firsts() ->
 
 
 def counted(file: Path, trial: Any) -> dict[str, Any]:
-    team = Here().start(trial, 20)
+    team = Here().start(trial, rank_seconds=120)
     try:
         more = {"trial": trial.model_dump(mode="json"), "averaged": True, "full": True}
         return team.ask("evaluate", silence=100, checkpoint=str(file), **more)
@@ -207,14 +230,14 @@ def test_any_number_of_ranks_counts_the_same(tmp_path: Path, convdyno: Any, monk
     runs.prepare(tmp_path, train=160, test=53)
     more = ("--engine", "torch", *SIZE, *ONE, "--epochs", "3", "--ema", "0.9")
     runs.finish(tmp_path, runs.PLAIN, "run", *more)
-    one = convdyno("eval", "run", "--network", runs.PLAIN, "--full", "--json").json
-    shared = ("--devices", "2", "--batch", "7")
-    two = convdyno("eval", "run", "--network", runs.PLAIN, "--full", "--json", *shared).json
+    words = ("eval", "run", "--network", runs.PLAIN, "--full", "--json", "--view", "whole")
+    one = convdyno(*words).json
+    two = convdyno(*words, "--devices", "2", "--batch", "7").json
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     three = counted(runs.checkpoints(tmp_path / "run")[-1], make_trial(
         network=runs.PLAIN, engine="torch", mode="infer", batch=5, devices=3, threads=1,
-        image_size=(14, 14), classes=4, data="bars", view="whole",
+        image_size=(14, 14), classes=10, data="bars", view="whole",
     ))  # fmt: skip
     assert one["images"] == 53 and one["top1_images"] > 0
     for found in (two, three):
