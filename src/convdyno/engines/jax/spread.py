@@ -44,6 +44,8 @@ def join(world: World, trial: Trial) -> None:
     hosts = {peer.rpartition(":")[0] for peer in world.peers}
     os.environ.setdefault("no_grpc_proxy", ",".join(sorted(hosts)))
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    with suppress(AttributeError):  # Or it would take SIGTERM, which is not meant for JAX.
+        jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         meeting,
         world.size,
@@ -119,11 +121,10 @@ def over(trial: Trial, first: jax.Device) -> Alone | Together:
 class Alone:
     """One device that has everything."""
 
-    exchange: Exchange | None = None
-    facts: dict[str, object] = {}  # noqa: RUF012
-
     def __init__(self, first: jax.Device) -> None:
         self._device = first
+        self.exchange: Exchange | None = None
+        self.facts: dict[str, object] = {}
 
     def compiled(self, step: Step) -> Any:
         """A training step as one program that hands its memory on."""

@@ -37,6 +37,8 @@ def join(world: World) -> None:
     hosts = {peer.rpartition(":")[0] for peer in world.peers}
     os.environ.setdefault("no_grpc_proxy", ",".join(sorted(hosts)))
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    with suppress(AttributeError):  # Or it would take SIGTERM, which is not meant for JAX.
+        jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         meeting,
         world.size,
