@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 as a flax user writes it, in one jitted step: the peer of our JAX engine."""
+"""Networks as a flax user writes them, in one jitted step: the peers of our JAX engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ResNet50(nn.Module):
     dtype: Any = jnp.float32
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, training: bool = True) -> jax.Array:
         conv = functools.partial(nn.Conv, use_bias=False, dtype=self.dtype)
         norm = functools.partial(
             nn.BatchNorm, use_running_average=False, momentum=0.9, epsilon=1e-5, dtype=self.dtype
@@ -49,6 +49,30 @@ class ResNet50(nn.Module):
                 stride = 2 if stage and not unit else 1
                 x = Block(64 * 2**stage, stride, conv, norm)(x)
         return nn.Dense(1000, dtype=self.dtype)(x.mean((1, 2))).astype(jnp.float32)
+
+
+class DeepMnist(nn.Module):
+    """The network of the Deep MNIST tutorial."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, training: bool = True) -> jax.Array:
+        for width in (32, 64):
+            x = nn.max_pool(nn.relu(nn.Conv(width, (5, 5))(x)), (2, 2), (2, 2))
+        x = nn.relu(nn.Dense(1024)(x.reshape(len(x), -1)))
+        return nn.Dense(10)(nn.Dropout(0.5, deterministic=not training)(x))
+
+
+RANKS: dict[str, tuple[nn.Module, Any]] = {
+    "deepmnist": (
+        DeepMnist(),
+        optax.chain(optax.add_decayed_weights(1e-4), optax.adam(1e-4)),
+    ),
+    "resnet50-v1.5": (
+        ResNet50(),
+        optax.chain(optax.add_decayed_weights(1e-4), optax.sgd(1e-3, momentum=0.9, nesterov=True)),
+    ),
+}
+"""Networks with their update rules, for `peer_ranks.py`."""
 
 
 def bare_step(pixels: Any, labels: Any, precision: str) -> Callable[[], None]:
