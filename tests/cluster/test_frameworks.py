@@ -1,0 +1,135 @@
+"""Frameworks on several hosts: they train together, notice a lost link, and wait for slow ones."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import runs
+from lab import Lab
+from lab_host import wait_for
+
+SMALL = (
+    "bench",
+    "deepmnist",
+    "--batch",
+    "4",
+    "--rounds",
+    "1",
+    "--budget",
+    "60s",
+    "--within",
+    "50%",
+)
+TRAINING = ("--batch", "4", "--image-size", "14", "--rate", "0.02", "--epochs", "2")
+NETWORK = """
+def bare(net, classes):
+    return net.image.conv_relu(4, 3, stride=2).conv_relu(4, 3).mean().logits(classes).done()
+"""
+
+
+def over(lab: Lab, *devices: int) -> list[str]:
+    counts = ",".join(map(str, devices))
+    return ["--nodes", str(lab.nodes), "--ssh-config", str(lab.ssh_config), "--devices", counts,
+            "--rank-timeout", "60s"]  # fmt: skip
+
+
+@pytest.mark.parametrize("engine, devices", [("jax", (1, 2, 3)), ("tensorflow", (2,))])
+def test_a_framework_trains_on_several_hosts(
+    convdyno: Any, hosts: Lab, engine: str, devices: tuple[int, ...]
+) -> None:
+    done = convdyno(*SMALL, "--engine", engine, *over(hosts, *devices), "--json")
+    assert done.code == 0, done.err
+    cells = {cell["trial"]["devices"]: cell for cell in done.json["cells"]}
+    assert {count: cell["status"] for count, cell in cells.items()} == dict.fromkeys(devices, "ok")
+    for cell in cells.values():
+        assert cell["trial"]["hosts"] == cell["trial"]["devices"]
+        assert cell["images_per_second"] > 0
+
+
+@pytest.mark.parametrize("engine", ["torch", "jax", "tensorflow"])
+def test_a_cut_link_is_named_and_ends_the_trial(convdyno: Any, hosts: Lab, engine: str) -> None:
+    cut: list[float] = []
+
+    def cut_when_measured() -> None:
+        wait_for(lambda: _seconds_at_work(hosts) > 3, "ranks that are measured", seconds=120)
+        hosts["n2"].cut()
+        cut.append(time.monotonic())
+
+    cutter = threading.Thread(target=cut_when_measured, daemon=True)
+    cutter.start()
+    words = [*over(hosts, 2), "--rank-timeout", "15s", "--budget", "5m", "--rounds", "20"]
+    done = convdyno(*SMALL, "--within", "0.01%", "--engine", engine, *words, "--json")
+    ended = time.monotonic()
+    cutter.join()
+    (cell,) = done.json["cells"]
+    assert cell["status"] == "failed", done.err
+    assert "rank 1 on n2" in cell["reason"]
+    assert ended - cut[0] < 45
+    assert not hosts["n1"].processes("convdyno.")
+
+
+def _seconds_at_work(lab: Lab) -> float:
+    """How long both hosts have been computing, by the processor time of their workers."""
+    workers = [lab[name].processes("convdyno.run.worker") for name in ("n1", "n2")]
+    if not all(workers):
+        return 0.0
+    seconds = []
+    for pids in workers:
+        times = [Path(f"/proc/{pid}/stat") for pid in pids]
+        ticks = [path.read_text().rpartition(")")[2].split() for path in times if path.exists()]
+        seconds.append(max((int(t[11]) + int(t[12])) / 100 for t in ticks) if ticks else 0.0)
+    return min(seconds) - 6  # Importing a framework takes so much.
+
+
+def test_a_slow_link_is_what_limits_a_network_of_many_weights(convdyno: Any, hosts: Lab) -> None:
+    words = ("bench", "vgg11", "--engine", "torch", "--width", "0.25", "--image-size", "64")
+    words += ("--classes", "10", "--batch", "32", "--exchange", "default,independent")
+    words += ("--rounds", "3", "--budget", "3m", "--within", "30%", *over(hosts, 2))
+    for name in ("n1", "n2"):
+        hosts[name].shape("100mbit")
+    slow = _limit(convdyno(*words, "--json"))
+    for name in ("n1", "n2"):
+        hosts[name].unshape()
+    quick = _limit(convdyno(*words, "--json"))
+    assert slow["limit"] == "communication"
+    assert slow["exchange"]["share"] > 0.3
+    assert quick["share"]["share"] < slow["share"]["share"] / 2
+
+
+def _limit(done: Any) -> Any:
+    assert done.code == 0, done.err
+    points = [p for curve in done.json["scaling"] for p in curve["points"] if p["communication"]]
+    return points[0]["communication"]
+
+
+def test_mpiexec_and_torchrun_train_as_our_own_launcher_does(hosts: Lab, tmp_path: Path) -> None:
+    runs.prepare(tmp_path, train=64)
+    with (tmp_path / "mine.py").open("a") as file:
+        file.write(NETWORK)
+    words = ["train", "mine:bare", "--data", "bars", "--engine", "torch", *TRAINING]
+    words += ["--display-every", "1", "--rank-timeout", "60s"]
+    torchrun = shutil.which("torchrun", path=str(Path(sys.executable).parent))
+    assert torchrun is not None
+    starters = {
+        "ours": [sys.executable, "-m", "convdyno", *words, "--devices", "2"],
+        "mpiexec": [*hosts.mpiexec(), "-np", "2", sys.executable, "-m", "convdyno", *words],
+        "torchrun": [torchrun, "--nproc-per-node", "2", "-m", "convdyno", *words],
+    }
+    losses = {}
+    for name, command in starters.items():
+        subprocess.run(
+            [*command, "--log-dir", name], cwd=tmp_path, check=True, capture_output=True,
+            timeout=300,
+        )  # fmt: skip
+        lines = (tmp_path / name / "history.jsonl").read_text().splitlines()
+        steps = [line for line in map(json.loads, lines) if line["kind"] == "step"]
+        losses[name] = [step["loss"] for step in steps]
+    assert len(losses["ours"]) == 16
+    assert losses["mpiexec"] == pytest.approx(losses["ours"], rel=1e-5)
+    assert losses["torchrun"] == pytest.approx(losses["ours"], rel=1e-5)
