@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.link import DOING, Link
+from convdyno.launch.link import DOING, Link, died_while
 from convdyno.results.record import Block, Peak, Rank
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
@@ -347,7 +347,8 @@ class Crew:
         if event is not None:
             return TrialFailed(event["status"], f"{self._who(guilty)}: {event['reason']}")
         status, how = deaths[guilty]
-        return TrialFailed(status, f"{self._who(guilty)} {how} while {DOING[doing]}")
+        said = f": {how}" if status == "oom" else f" {died_while(how, doing)}"
+        return TrialFailed(status, f"{self._who(guilty)}{said}")
 
     def _awaited(self, rank: int) -> str:
         """Who keeps the others waiting, as far as can be told, when a rank's answer is missing.

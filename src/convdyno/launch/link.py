@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +36,9 @@ DOING = {
     "close": "closing",
 }
 """What a worker is at after each command."""
+
+CHATTER = re.compile(r"[IW]\d{4} ")
+"""What libraries of Google's put before lines that are not about errors."""
 
 
 class Link(Protocol):
@@ -160,8 +164,10 @@ class PipeLink:
         """By exit code or signal, with the last line that it wrote to its log."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE_SECONDS)
-        status, how = obituary(self.process.returncode, self._oom_kills)
-        said = self._last_words() if status == "failed" else ""
+        code = self.process.returncode
+        status, how = obituary(code, self._oom_kills)
+        surprised = status == "oom" or code == -signal.SIGKILL
+        said = "" if surprised else self._last_words()
         return status, f"{how}: {said}" if said else how
 
     def end(self, *, kindly: bool = False) -> None:
@@ -181,4 +187,11 @@ class PipeLink:
         self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, self._stderr.tell() - 4096))
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        lines = [line for line in lines if not CHATTER.match(line)]
         return lines[-1][:300] if lines else ""
+
+
+def died_while(how: str, doing: str) -> str:
+    """How a worker died and at what, with its last words at the end."""
+    died, colon, said = how.partition(":")
+    return f"{died} while {DOING[doing]}{colon}{said}"

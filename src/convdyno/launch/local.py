@@ -14,7 +14,7 @@ from typing import Any
 
 from convdyno.errors import Refused, TrialFailed
 from convdyno.launch.crew import Crew, OutOfTime, Place, Team
-from convdyno.launch.link import DOING, WORKER, PipeLink
+from convdyno.launch.link import DOING, WORKER, PipeLink, died_while
 from convdyno.results.record import Rank
 from convdyno.trial.spec import Trial
 
@@ -91,7 +91,7 @@ class LocalWorker:
             received = self._link.receive()
             if received is None:
                 status, how = self._link.death()
-                said = how if status == "oom" else f"the worker {_while(how, doing)}"
+                said = how if status == "oom" else f"the worker {died_while(how, doing)}"
                 raise TrialFailed(status, said)
             self._unread.extend(received)
         return self._unread.popleft()
@@ -152,8 +152,3 @@ def places(trial: Trial, host: str = "") -> list[Place]:
         Place(host, local_rank=n, local_size=count, cores=cores, interface=loop)
         for n in range(count)
     ]
-
-
-def _while(how: str, doing: str) -> str:
-    died, colon, said = how.partition(":")
-    return f"{died} while {DOING[doing]}{colon}{said}"
