@@ -153,3 +153,19 @@ def busy_workers(parent: int, seconds: float = 120) -> list[int]:
             return [one.pid for one in found]
         time.sleep(0.1)
     raise AssertionError(f"no two workers within {seconds} s")
+
+
+def test_a_rank_that_closes_long_before_another_has_not_died(crew: Begin) -> None:
+    one = crew("clockwork", "step=0.002")
+    one.ask("warm", silence=60, seconds=0.1)
+    first, second = (rank.pid for rank in one.ranks)
+    os.kill(first, signal.SIGSTOP)
+
+    def go_on() -> None:
+        psutil.Process(second).wait(30)
+        os.kill(first, signal.SIGCONT)
+
+    waiting = threading.Thread(target=go_on)
+    waiting.start()
+    assert one.ask("close", silence=60)["event"] == "closed"
+    waiting.join()

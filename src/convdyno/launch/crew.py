@@ -147,6 +147,8 @@ class Crew:
             raise
         self._unread: list[deque[dict[str, Any]]] = [deque() for _ in places]
         self._heard = [time.monotonic()] * len(places)
+        self._closed: set[int] = set()
+        """Ranks that have said all they had to say, and end."""
         self._said = [0] * len(places)
         """How often each rank had spoken in the huddle when it was last heard of."""
         self._pinged = time.monotonic()
@@ -284,7 +286,8 @@ class Crew:
                     "all ranks were ended",
                 )
             limit = self._rank_seconds * (STARTING if doing in ("greet", "join") else 1)
-            if lost := [n for n, heard in enumerate(self._heard) if now - heard > limit]:
+            silent = [n for n, heard in enumerate(self._heard) if now - heard > limit]
+            if lost := [n for n in silent if n not in self._closed]:
                 raise TrialFailed(
                     "failed",
                     f"{self._who(lost[0])} was lost: no sign of life for {limit:.0f} s while "
@@ -303,7 +306,10 @@ class Crew:
             rank = key.data
             received = self._links[rank].receive()
             if received is None:
-                raise self._cause(doing, rank, None)
+                if rank not in self._closed:
+                    raise self._cause(doing, rank, None)
+                self._selector.unregister(self._links[rank])
+                continue
             self._heard[rank] = time.monotonic()
             for event in received:
                 if event["event"] == "failed":
@@ -313,6 +319,8 @@ class Crew:
                 else:
                     progress = True
                     self._unread[rank].append(event)
+                    if event["event"] == "closed":
+                        self._closed.add(rank)
         if time.monotonic() - self._pinged > PING_SECONDS:
             self._pinged = time.monotonic()
             for link in self._links:
