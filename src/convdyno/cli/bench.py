@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convdyno.cli import parse
+from convdyno.cli import complete, parse
 from convdyno.cli.preset import with_preset
 from convdyno.errors import NothingMeasured, UsageError
 
@@ -49,13 +49,22 @@ FAR = ("nodes", "per_node", "max_devices", "remote_dir", "python", "ssh_config")
 
 def bench(
     networks: Annotated[
-        str | None, typer.Argument(metavar="NETWORK", help="A name, or a comma list of names.")
+        str | None,
+        typer.Argument(
+            metavar="NETWORK",
+            help="A name, or a comma list of names.",
+            autocompletion=complete.networks,
+        ),
     ] = None,
     network: Annotated[
         str | None, typer.Option("--network", help="The same; also package.module:function.")
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(help="A comma list, or all; default: the best installed.")
+        str | None,
+        typer.Option(
+            help="A comma list, or all; default: the best installed.",
+            autocompletion=complete.engines,
+        ),
     ] = None,
     mode: Annotated[str, typer.Option(help="train, infer")] = "train",
     batch: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 def run(
     training: Training, watching: Watching, folder: Path, silence: float, watcher: Watcher,
-    start: Callable[[Trial], Team],
+    start: Callable[[Trial], Team], labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """One run in workers of its own, and its record; a failure is a status with a reason."""
     from convdyno.results import facts, runs
@@ -37,9 +37,8 @@ def run(
     about = {"folder": str(folder), "seed": training.trial.seed}
     command = shlex.join(["convdyno", *sys.argv[1:]])
     with runs.claimed(folder):
-        record = runs.begin(
-            folder, training, watching, RECIPES.get(training.recipe), command, facts.machine()
-        )
+        recipe = RECIPES.get(training.recipe)
+        record = runs.begin(folder, training, watching, recipe, command, facts.machine(), labels)
         watcher.start(training)
         begun: dict[str, Any] = {}
         try:

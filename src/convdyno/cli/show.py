@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convdyno.cli import parse
+from convdyno.cli import complete, parse
 
 EXAMPLES = """\b
 Examples:
@@ -18,7 +18,12 @@ Examples:
 
 
 def show(
-    network: Annotated[str, typer.Argument(help="A name of the zoo, or package.module:function.")],
+    network: Annotated[
+        str,
+        typer.Argument(
+            help="A name of the zoo, or package.module:function.", autocompletion=complete.networks
+        ),
+    ],
     image_size: Annotated[
         str | None, typer.Option(help="224 or 224x160; default: the network's own.")
     ] = None,

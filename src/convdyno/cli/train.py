@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from convdyno.cli import parse
+from convdyno.cli import complete, parse
 from convdyno.errors import TrialFailed, UsageError
 
 EXAMPLES = """\b
@@ -25,11 +25,23 @@ The same command again goes on where it stopped. Exit codes: 0 done, 2 bad usage
 
 
 def train(
-    network: Annotated[str, typer.Argument(help="A name, or package.module:function.")],
+    network: Annotated[
+        str,
+        typer.Argument(
+            help="A name, or package.module:function.", autocompletion=complete.networks
+        ),
+    ],
     data: Annotated[str, typer.Option(help="mnist, fashion-mnist, cifar10, or a path.")],
-    engine: Annotated[str | None, typer.Option(help="Default: the best installed.")] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="Default: the best installed.", autocompletion=complete.engines),
+    ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="`convdyno list recipes` shows all; default: what is usual.")
+        str | None,
+        typer.Option(
+            help="`convdyno list recipes` shows all; default: what is usual.",
+            autocompletion=complete.recipes,
+        ),
     ] = None,
     log_dir: Annotated[
         Path | None, typer.Option(help="Checkpoints, history, TensorBoard; default: runs/NETWORK.")
@@ -114,6 +126,9 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Only go on: an error where nothing was begun.")
     ] = False,
+    label: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE: kept in run.json; may be given again.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Train a network on real data, evaluate it on all test images and save it.
@@ -136,6 +151,7 @@ def train(
         summary_seconds=parse.duration("--summary-interval")(summary_interval),
         keep=keep,
     )
+    labels = parse.labels(label or ())
     silence = parse.duration("--watchdog")(watchdog)
     patience = parse.duration("--rank-timeout")(rank_timeout)
     whole = log_dir or Path("runs") / network.replace(":", "-")
@@ -151,7 +167,7 @@ def train(
             trial = training.trial.model_copy(update={"seed": number})
             wanted = training.model_copy(update={"trial": trial})
             watcher = Watcher(folder, quiet=as_json, table=display_every is not None)
-            runs.append(run(wanted, watching, folder, silence, watcher, start))
+            runs.append(run(wanted, watching, folder, silence, watcher, start, labels))
             if "signal" in runs[-1]:
                 break
     if as_json:

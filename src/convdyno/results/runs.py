@@ -6,7 +6,7 @@ A run that was interrupted has several attempts; what each was, where and how it
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,6 +58,8 @@ class RunRecord(BaseModel):
     watching: Watching
     recipe: Recipe | None
     """As its author has it; `training` has what was given anew."""
+    labels: dict[str, str] = {}
+    """What the user calls it by."""
     result: dict[str, Any] | None = None
     """What came out, once it has."""
     attempts: tuple[Attempt, ...]
@@ -82,8 +84,10 @@ def begin(
     recipe: Recipe | None,
     command: str,
     machine: dict[str, Any],
+    labels: Mapping[str, str] | None = None,
 ) -> RunRecord:
     """The record of a run that begins or goes on in a folder, written there."""
+    earlier = _earlier(folder)
     attempt = Attempt(
         command=command, started=_now(), engine=training.trial.engine, machine=machine
     )
@@ -92,7 +96,8 @@ def begin(
         training=training,
         watching=watching,
         recipe=recipe,
-        attempts=(*_earlier(folder), attempt),
+        labels={**(earlier.labels if earlier else {}), **(labels or {})},
+        attempts=(*_attempts(earlier), attempt),
     )
     record.write(folder)
     return record
@@ -122,14 +127,19 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
 
 
-def _earlier(folder: Path) -> tuple[Attempt, ...]:
-    """What was before; an attempt that nobody ended was killed."""
+def _earlier(folder: Path) -> RunRecord | None:
+    """What was there before."""
     with suppress(BadStore):
-        return tuple(
-            one.model_copy(update={"status": "killed"}) if one.status == "running" else one
-            for one in read_run(folder).attempts
-        )
-    return ()
+        return read_run(folder)
+    return None
+
+
+def _attempts(earlier: RunRecord | None) -> tuple[Attempt, ...]:
+    """The attempts so far; one that nobody ended was killed."""
+    return tuple(
+        one.model_copy(update={"status": "killed"}) if one.status == "running" else one
+        for one in (earlier.attempts if earlier else ())
+    )
 
 
 def _now() -> str:
