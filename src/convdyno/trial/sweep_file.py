@@ -63,7 +63,10 @@ class Vocabulary:
 
 
 def read_sweep(path: Path, vocabulary: Vocabulary, overrides: Iterable[str] = ()) -> Sweep:
-    """The sweep in a file, some of its values replaced by `KEY=VALUE[,VALUE...]`."""
+    """The sweep in a file, some of its values replaced by `KEY=VALUE[,VALUE...]`.
+
+    `KEY=` takes a value out, and `case=NAME,...` leaves the other cases out.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as wrong:
@@ -142,7 +145,9 @@ class _Reader:
             sweep.cases = {name: own for name, own in sweep.cases.items() if name in values}
             return
         if word in known.settings:
-            sweep.settings[word] = self._setting(word, text, f"--set {override}")
+            sweep.settings.pop(word, None)
+            if text:
+                sweep.settings[word] = self._setting(word, text, f"--set {override}")
             return
         if word not in known.words:
             wrong = UnknownName("option", key, [*known.all, CASE])
