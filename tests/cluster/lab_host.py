@@ -115,8 +115,8 @@ class Host:
 
     def processes(self, about: str = "") -> dict[int, str]:
         """The command lines of its processes that mention something, by their number there."""
-        listed = self.run("ps", "-wweo", "pid=,stat=,args=", check=True).stdout.splitlines()
-        rows = (line.split(None, 2) for line in listed)
+        listed = sh(*self.enter("ps", "-wweo", "pid=,stat=,args="))
+        rows = (line.split(None, 2) for line in listed.splitlines())
         return {
             int(pid): command
             for pid, state, command in rows

@@ -118,7 +118,9 @@ def test_a_host_that_hangs_while_it_is_asked_is_given_up(
 ) -> None:
     monkeypatch.setattr("convdyno.launch.host.ANSWER_SECONDS", 2.0)
     python = wrappers(hosts, n2="sleep 60")
-    assert faults(launch(python=python)) == ["n2: no answer within 2 s"]
+    assert faults(launch(nodes="n2 to-n2\n", python=python), trial(1)) == [
+        "n2: no answer within 2 s"
+    ]
 
 
 def test_another_version_there_is_named_beside_ours(launch: Launch, hosts: Lab) -> None:

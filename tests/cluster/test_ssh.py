@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -280,10 +281,13 @@ def test_what_login_scripts_print_is_no_answer(launch: Launch, hosts: Lab) -> No
 
 
 def test_connections_are_closed_and_their_folder_removed(launch: Launch, hosts: Lab) -> None:
-    before = set(Path("/tmp").glob("convdyno-ssh-*"))
+    root, own = Path(tempfile.gettempdir()), f"convdyno-ssh-{os.getpid()}-*"
+    (killed := root / "convdyno-ssh-4194305-x").mkdir()  # No process has such a number.
+    before = set(root.glob(own))
     there = launch()
+    assert not killed.exists()
     there.check([trial(3)])
-    (folder,) = set(Path("/tmp").glob("convdyno-ssh-*")) - before
+    (folder,) = set(root.glob(own)) - before
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len(list(folder.iterdir())) == 3
     there.close()

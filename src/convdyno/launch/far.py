@@ -32,6 +32,7 @@ ALIVE_SECONDS, ALIVE_COUNT = 5, 3
 LINGER_SECONDS = 15
 """How long a connection stays when nobody uses it; it ends by itself, even if we are killed."""
 CLOSE_SECONDS = 5
+PREFIX = "convdyno-ssh-"
 SOCKETS = re.compile(r"[\w/.-]{1,80}")
 """Folders that ssh can keep sockets in: a short name, in which it finds nothing to replace."""
 
@@ -169,9 +170,22 @@ class Conversation:
 
 
 def _private_folder() -> Path:
-    """For sockets: nobody else can see into it."""
-    folder = Path(tempfile.mkdtemp(prefix="convdyno-ssh-"))
-    if not SOCKETS.fullmatch(str(folder)):
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="convdyno-ssh-", dir="/tmp"))
-    return folder
+    """For sockets: nobody else can see into it. Those of processes that were killed are removed."""
+    usual = Path(tempfile.gettempdir())
+    root = usual if SOCKETS.fullmatch(f"{usual}/{PREFIX}") else Path("/tmp")
+    for left in root.glob(f"{PREFIX}*-*"):
+        number = left.name.removeprefix(PREFIX).partition("-")[0]
+        with contextlib.suppress(OSError):
+            if number.isdigit() and not _alive(int(number)) and left.stat().st_uid == os.getuid():
+                shutil.rmtree(left)
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -42,9 +42,9 @@ def preflight(
     Afterwards every host knows its Python, its address and interface, and what machine it is.
     """
     check = Check(hosts)
-    check.each(lambda host: host.settle(trials, tell))
     try:
         here = check.ask([sys.executable, "-m", SURVEY], trials, "localhost", [])
+        check.each(lambda host: host.settle(trials, tell))
         there = {
             host.name: check.ask(host.command(SURVEY), trials, host.name, host.folders)
             for host in check.well

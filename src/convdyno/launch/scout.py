@@ -111,16 +111,17 @@ def settle(
     root.mkdir(parents=True, exist_ok=True)
     with alone(root / ".lock"):
         path = unpacked(root, name, file, size, constraints)
-        lacking = {python: lacks(python, modules) for python in pythons}
-        fit = [python for python, gone in lacking.items() if gone == []]
-        if fit:
-            return {"python": found(fit[0]), "path": str(path), "convdyno": None}
+        lacking: dict[str, list[str] | None] = {}
+        for python in pythons:
+            lacking[python] = lacks(python, modules)
+            if lacking[python] == []:
+                return {"python": found(python), "path": str(path), "convdyno": None}
         if given:
             gone = lacking[pythons[0]]
             why = f"lacks {', '.join(gone)}" if gone else "is no Python there"
             raise Failed(f"{pythons[0]} {why}")
-        python = installed(root, path, file, extras, constraints)
-    return {"python": str(python), "path": str(path), "convdyno": None}
+        made = installed(root, path, file, extras, constraints)
+    return {"python": str(made), "path": str(path), "convdyno": None}
 
 
 @contextlib.contextmanager
