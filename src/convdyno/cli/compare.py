@@ -46,7 +46,7 @@ def compare(
     """
     from convdyno.errors import NothingMeasured, UnknownName
     from convdyno.report.compared import document, tables
-    from convdyno.report.console import Screen
+    from convdyno.report.console import MANY, Screen
     from convdyno.report.document import to_json
     from convdyno.report.entries import gather
     from convdyno.report.pairs import (
@@ -75,7 +75,7 @@ def compare(
         screen = Screen()
         for title, table in tables(pairs):
             screen.line(title, style="bold")
-            screen.table(table)
+            screen.table(table, plain=len(pairs) > MANY)
             screen.line()
         if any(not pair.paired for pair in pairs):
             screen.line(f"unpaired: {UNPAIRED}")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from convdyno.report.columns import aligned, printable
 from convdyno.report.document import Compared, differing
 from convdyno.report.ladders import Climbed
 from convdyno.report.rows import Row, describe
@@ -27,6 +28,8 @@ RIGHT = (
     "copy", "per host", "per device", "efficiency", "ideal",
 )  # fmt: skip
 """Columns of figures that stand right."""
+MANY = 200
+"""So many rows are still fitted to the terminal."""
 PLAIN_WIDTH = 160
 """Columns where there is no terminal to fit."""
 
@@ -44,10 +47,13 @@ class Screen:
         """One line of text, printed as it is."""
         self._console.print(Text(text, style=style), soft_wrap=True)
 
-    def table(self, rows: Sequence[dict[str, Any]]) -> None:
+    def table(self, rows: Sequence[dict[str, Any]], *, plain: bool = False) -> None:
         """Rows of one shape as a table; numbers stand right."""
         if not rows:
             self.line("(none)")
+            return
+        if plain or len(rows) > MANY:
+            self._many(rows)
             return
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         for name, value in rows[0].items():
@@ -57,6 +63,12 @@ class Screen:
         for row in rows:
             table.add_row(*(Text(_cell(value)) for value in row.values()))
         self._console.print(table)
+
+    def _many(self, rows: Sequence[dict[str, Any]]) -> None:
+        """The same in plain columns, for more rows than a terminal shows at once."""
+        lines = [[*rows[0]], *([printable(_cell(value)) for value in row.values()] for row in rows)]
+        right = [place for place, name in enumerate(rows[0]) if name in RIGHT]
+        self._console.file.write("\n".join(aligned(lines, right)) + "\n")
 
     def network(
         self, name: str, image: Sequence[int], classes: int, parameters: int, macs: int

@@ -257,13 +257,17 @@ def _curves(entries: Sequence[Entry]) -> Iterator[Found]:
         key = (entry.run, trial.network, trial.engine, trial.mode, trial.precision)
         groups.setdefault(key, []).append(entry)
     several = [g for g in groups.values() if any(e.trial.devices > 1 for e in g)]
+    shown: set[tuple[Trial, str]] = set()
     seen: set[tuple[Trial, str]] = set()
     for group in sorted(several, key=lambda g: g[-1].created, reverse=True):
-        rows = _rows(group)
-        for curve in curves(rows):
-            work = curve.work, group[-1].machine
-            if work not in seen:
-                seen.add(work)
+        machine = group[-1].machine
+        crews = {(entry.trial, machine) for entry in group if entry.trial.devices > 1}
+        if crews <= seen:
+            continue
+        seen |= crews
+        for curve in curves(_rows(group)):
+            if (curve.work, machine) not in shown:
+                shown.add((curve.work, machine))
                 yield Found(curve, tuple(group))
 
 

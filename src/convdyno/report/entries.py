@@ -193,16 +193,21 @@ def _entry(record: Record, file: Path, same: _Same) -> tuple[Entry, Row]:
         versions=same.plain(record.versions),
         labels=same.plain(record.labels),
         warnings=tuple(same.text(text) for text in row.warnings),
-        blocks=row.blocks,
-        contaminated=row.contaminated,
+        blocks=sum(len(taken.seconds) for taken in rounds.values()),
+        contaminated=sum(int(taken.contaminated.sum()) for taken in rounds.values()),
         first_step_seconds=row.first_step_seconds,
         memory_bytes=row.memory_bytes,
         flops=row.flops,
         share_of_peak=row.share_of_peak,
         peaks=record.peaks,
-        images_per_joule=row.images_per_joule,
+        images_per_joule=row.images_per_joule if _counted(record) else None,
     )
     return entry, row
+
+
+def _counted(record: Record) -> bool:
+    """Whether joules were counted at all."""
+    return record.energy is not None and not record.energy.reason
 
 
 def _read_trainings(place: Path, found: Gathered) -> None:

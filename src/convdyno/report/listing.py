@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from convdyno.report.columns import aligned, printable
 from convdyno.report.words import rate
 from convdyno.results.index import Head
 
 COLUMNS = ("record", "trial", "labels", "status", "images/s", "95 % interval", "rounds")
-RIGHT = (4, 6)
+LABELS, RIGHT = 2, (4, 6)
 """Columns of figures."""
 
 
@@ -17,12 +18,11 @@ def lines(heads: Sequence[Head]) -> Iterator[str]:
     if not heads:
         yield "(none)"
         return
+    labelled = any(head.labels for head in heads)
     rows = [COLUMNS, *map(_row, heads)]
-    shown = [n for n in range(len(COLUMNS)) if n != 2 or any(head.labels for head in heads)]
-    widths = {n: max(len(row[n]) for row in rows) for n in shown}
-    for row in rows:
-        cells = (row[n].rjust(widths[n]) if n in RIGHT else row[n].ljust(widths[n]) for n in shown)
-        yield "  ".join(cells).rstrip()
+    if not labelled:
+        rows = [(*row[:LABELS], *row[LABELS + 1 :]) for row in rows]
+    yield from aligned(rows, [place - (not labelled) for place in RIGHT])
 
 
 def _row(head: Head) -> tuple[str, ...]:
@@ -31,14 +31,9 @@ def _row(head: Head) -> tuple[str, ...]:
     return (
         head.id,
         head.label,
-        _shown(",".join(f"{name}={value}" for name, value in head.labels.items())),
+        printable(",".join(f"{name}={value}" for name, value in head.labels.items())),
         head.status,
         rate(figures.get("images_per_second")),
         f"{rate(low)} to {rate(high)}" if low is not None and high is not None else "-",
         str(figures.get("rounds", 0)),
     )
-
-
-def _shown(text: str) -> str:
-    """Text as a terminal may have it: a label could move the cursor."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -24,6 +24,7 @@ from convdyno.trial.spec import Trial
 MACHINE, LABEL = "machine", "label."
 AXES = (*(name for name in Trial.model_fields if name not in NO_RIVALRY), MACHINE)
 """Along what cells may be compared, besides labels."""
+PLACES = {name: place for place, name in enumerate(Trial.model_fields)}
 SHAPES = frozenset({"network", "image_size", "classes", "width", "auxiliary"})
 """Axes along which the network itself is another."""
 UNPAIRED = "measured in different runs: how the machine changed in between was not seen"
@@ -189,8 +190,9 @@ def _rest(entry: Entry, axis: str, *, anywhere: bool = False) -> Hashable:
     """All that cells must share to be compared along an axis."""
     digest = entry.network.digest if entry.network and axis not in SHAPES else None
     machine = None if anywhere or axis == MACHINE else entry.machine
-    values = ((n, v) for n, v in entry.trial.__dict__.items() if n != axis)
-    return tuple(values), digest, machine
+    values = tuple(entry.trial.__dict__.values())
+    place = PLACES.get(axis, len(values))
+    return values[:place] + values[place + 1 :], digest, machine
 
 
 def _matches(group: Mapping[str, list[Entry]], against: str | None) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from convdyno.report.words import noun, percent, quantity, rate, span
@@ -127,7 +128,7 @@ class Row:
     @property
     def legacy(self) -> Legacy:
         """The older tools' figures, over the same blocks as the headline."""
-        blocks = [block for process in self.record.measured for block in process.clean]
+        blocks = self._clean
         if self.trial.latency:
             steps = [s for block in blocks for s in block.step_seconds or ()]
             return legacy(steps, [1] * len(steps), self.trial.global_batch)
@@ -135,18 +136,17 @@ class Row:
             [b.seconds for b in blocks], [b.steps for b in blocks], self.trial.global_batch
         )
 
-    @property
+    @cached_property
     def latency(self) -> Latency | None:
         """Quantiles of single steps, when they were timed one by one."""
-        steps = [s for p in self.record.measured for b in p.clean for s in b.step_seconds or ()]
+        steps = [s for block in self._clean for s in block.step_seconds or ()]
         return latency(steps) if steps else None
 
     @property
     def wait_share(self) -> float | None:
         """The share of the measured time in which steps waited for data; None without real data."""
-        blocks = [block for process in self.record.measured for block in process.clean]
-        waits = [block.wait_seconds for block in blocks if block.wait_seconds is not None]
-        return sum(waits) / sum(block.seconds for block in blocks) if waits else None
+        waits = [b.wait_seconds for b in self._clean if b.wait_seconds is not None]
+        return sum(waits) / sum(block.seconds for block in self._clean) if waits else None
 
     @property
     def joules(self) -> float | None:
@@ -161,10 +161,14 @@ class Row:
 
     @property
     def _counted(self) -> list[Block]:
-        blocks = [block for process in self.record.measured for block in process.clean]
-        return [block for block in blocks if block.joules is not None]
+        return [block for block in self._clean if block.joules is not None]
 
-    @property
+    @cached_property
+    def _clean(self) -> list[Block]:
+        """The blocks that count, of all processes."""
+        return [block for process in self.record.measured for block in process.clean]
+
+    @cached_property
     def contaminated(self) -> int:
         """How many blocks were disturbed by others."""
         return sum(block.contaminated for p in self.record.measured for block in p.blocks)

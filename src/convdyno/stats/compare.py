@@ -10,7 +10,14 @@ from typing import Literal
 import numpy as np
 
 from convdyno.stats import student
-from convdyno.stats.rounds import Evidence, Floats, Round, mean_variance, over_rounds
+from convdyno.stats.rounds import (
+    Evidence,
+    Floats,
+    Round,
+    mean_variance,
+    mean_variances,
+    over_rounds,
+)
 from convdyno.stats.summary import alpha_after
 
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]
@@ -143,21 +150,26 @@ def log_ratio(a: Round, b: Round) -> tuple[float, float]:
     Only turns in which both have a block that counts are used. The variance is NaN with fewer than
     two of them.
     """
-    by_turn_a, by_turn_b = a.log_rates_by_turn(), b.log_rates_by_turn()
-    common = sorted(by_turn_a.keys() & by_turn_b.keys())
-    if not common:
-        return a.log_rate - b.log_rate, math.nan
-    differences = np.array([by_turn_a[turn] - by_turn_b[turn] for turn in common])
-    variance = float(mean_variance(differences)[0])
-    return a.during(common).log_rate - b.during(common).log_rate, variance
+    log, turns = _by_turns(a, b)
+    return log, float(mean_variance(turns)[0])
 
 
 def paired_evidence(rounds: Sequence[tuple[Round, Round]]) -> Evidence | None:
     """What rounds that both cells have say about the log of their ratio; None of fewer than two."""
     if len(rounds) < 2:
         return None
-    logs, variances = zip(*(log_ratio(a, b) for a, b in rounds), strict=True)
-    return over_rounds(np.array(logs), np.array(variances))
+    logs, turns = zip(*(_by_turns(a, b) for a, b in rounds), strict=True)
+    return over_rounds(np.array(logs), mean_variances(turns))
+
+
+def _by_turns(a: Round, b: Round) -> tuple[float, Floats]:
+    """The log ratio of a round, and that of each turn that both cells had in it."""
+    by_turn_a, by_turn_b = a.log_rates_by_turn, b.log_rates_by_turn
+    common = sorted(by_turn_a.keys() & by_turn_b.keys())
+    if common and len(common) < max(len(by_turn_a), len(by_turn_b)):
+        a, b = a.during(common), b.during(common)
+    turns = np.array([by_turn_a[turn] - by_turn_b[turn] for turn in common])
+    return a.log_rate - b.log_rate, turns
 
 
 def judged(found: Evidence, share: float, delta: float = 0.01) -> Comparison:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -71,12 +72,12 @@ class Round:
         """Whether any block was measured without disturbance."""
         return not bool(self.contaminated.all())
 
-    @property
+    @cached_property
     def used(self) -> Booleans:
         """The blocks that count: the clean ones, or all when none is clean."""
         return ~self.contaminated if self.has_clean_blocks else np.ones_like(self.contaminated)
 
-    @property
+    @cached_property
     def seconds_per_image(self) -> float:
         """All seconds of the blocks that count divided by all their images."""
         return float(self.seconds[self.used].sum() / self.images[self.used].sum())
@@ -103,6 +104,7 @@ class Round:
         """The number of turns with a block that counts."""
         return len(np.unique(self.turns[self.used]))
 
+    @cached_property
     def log_rates_by_turn(self) -> dict[int, float]:
         """The logarithm of the images per second of each turn."""
         seconds, images, turns = self.seconds[self.used], self.images[self.used], self.turns
@@ -165,6 +167,13 @@ def over_rounds(logs: Floats, variances: Floats) -> Evidence:
         blocks_error=np.sqrt(known.sum(axis=-1)) / rounds,
         rounds=rounds,
     )
+
+
+def mean_variances(series: Sequence[Floats]) -> Floats:
+    """The variance of each series' mean, as `mean_variance` has it; of one length all at once."""
+    if len({len(values) for values in series}) == 1:
+        return mean_variance(np.array(series))[0]
+    return np.array([float(mean_variance(values)[0]) for values in series])
 
 
 def mean_variance(values: Floats) -> tuple[Floats, Floats]:

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from convdyno.stats import student
-from convdyno.stats.rounds import Floats, Integers, Round, mean_variance, over_rounds
+from convdyno.stats.rounds import (
+    Floats,
+    Integers,
+    Round,
+    mean_variance,
+    mean_variances,
+    over_rounds,
+)
 
 ROUNDS = "rounds"
 ROUNDS_AND_BLOCKS = "rounds, widened to what their blocks show"
@@ -189,7 +196,7 @@ def _half_width(rounds: Sequence[Round], alpha: float) -> tuple[float | None, st
         t = student.quantile(1 - alpha / 2, max(1.0, float(worth) - 1))
         return t * math.sqrt(variance), ONE_PROCESS
     evidence = over_rounds(
-        np.array([r.log_rate for r in rounds]), np.array([r.log_rate_variance for r in rounds])
+        np.array([r.log_rate for r in rounds]), mean_variances([r.deviations for r in rounds])
     )
     half = float(evidence.half_width(alpha))
     t = student.quantile(1 - alpha / 2, evidence.rounds - 1)
