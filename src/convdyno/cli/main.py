@@ -24,6 +24,7 @@ from convdyno.cli import (
     show,
     sweep,
     train,
+    tune,
     weights,
 )
 from convdyno.cli.where import lent
@@ -38,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 COMMANDS = (
-    bench.bench, gate.gate, sweep.sweep, train.train, evaluate.eval_, certify.certify,
+    bench.bench, gate.gate, tune.tune, sweep.sweep, train.train, evaluate.eval_, certify.certify,
     compare.compare, report.report, listing.list_, show.show, doctor.doctor,
 )  # fmt: skip
 for command in COMMANDS:
