@@ -1,7 +1,10 @@
 """`convdyno gate`: real workers, scripted times; a planted slowdown is found, nothing is not."""
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +193,23 @@ def test_the_noise_floor_is_measured_once_and_refuses_what_lies_below(
     assert anew.code == 0
     assert len(anew.json["floors"][0]["log_ratios"]) >= 5
     assert kept.stat().st_mtime_ns > before
+
+
+def test_ctrl_c_is_not_taken_for_a_regression(tmp_path: Path) -> None:
+    words = (*BLIND[:-2], "--no-floor", "--device", "clock=real", "--base-set", "threads=1")
+    with subprocess.Popen(
+        [sys.executable, "-m", "convdyno", *words],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        end = time.monotonic() + 60
+        while not list(tmp_path.glob("results/gate/*.json")) and time.monotonic() < end:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert out == ""
 
 
 CASES = [

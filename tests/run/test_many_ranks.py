@@ -21,6 +21,7 @@ from convdyno.run.beginning import compare_data
 from convdyno.run.checkpoint import random_of_all, state_of
 from convdyno.trial.spec import make_trial
 
+ENGINES = ("torch", "jax", "tensorflow", "keras/torch", "keras/jax", "keras/tensorflow")
 BARE = "mine:bare"
 NETWORK = """
 
@@ -247,7 +248,7 @@ def test_any_number_of_ranks_counts_the_same(tmp_path: Path, convdyno: Any, monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["torch", "jax"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_two_ranks_go_down_the_curve_of_one_with_the_same_batch(
     tmp_path: Path, engine: str
 ) -> None:
@@ -284,10 +285,11 @@ def test_devices_may_come_and_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_ranks_come_to_the_same_end_to_the_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["torch", "jax", "tensorflow"])
+def test_killed_ranks_come_to_the_same_end_to_the_bit(tmp_path: Path, engine: str) -> None:
     """With batch norm, dropout, bf16 and averages of the weights on two ranks."""
     runs.prepare(tmp_path, train=200)
-    more = ("--engine", "torch", *runs.EVERYTHING, *TWO, "--epochs", "10", "--display-every", "7",
+    more = ("--engine", engine, *runs.EVERYTHING, *TWO, "--epochs", "10", "--display-every", "7",
             "--eval-every", "2.2", "--save-interval", "0.2")  # fmt: skip
     runs.finish(tmp_path, runs.RICH, "whole", *more)
     for step in (40, 140):

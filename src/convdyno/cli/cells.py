@@ -29,9 +29,8 @@ ONLY_TOGETHER = ("exchange", "bucket_mb", "compress", "processes")
 def make_trials(there: Room, words: dict[str, Any]) -> list[Trial]:
     """The cells that the options of `bench` make: every combination of their values."""
     from convdyno.data import SOURCES
-    from convdyno.engines import registry
     from convdyno.trial.sweep import expand
-    from convdyno.zoo.registry import build, find
+    from convdyno.zoo.registry import find
 
     ladder = words["ladder"]
     if ladder and set(parse.several(words["data"], str)) & SOURCES.keys():
@@ -51,7 +50,7 @@ def make_trials(there: Room, words: dict[str, Any]) -> list[Trial]:
         cells += expand(
             {
                 "network": [name],
-                "engine": registry.chosen(words["engine"]),
+                "engine": _engines(words["engine"]),
                 **several,
                 **once,
                 "optimiser": [_optimiser(words, network.optimiser)],
@@ -62,8 +61,23 @@ def make_trials(there: Room, words: dict[str, Any]) -> list[Trial]:
     cells = _share_out(cells, there)
     cells = [fitted for trial in cells for fitted in _fit_data(trial, ladder)]
     for trial in cells:
-        build(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
+        _drawn(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
     return cells
+
+
+@cache
+def _drawn(*about: Any) -> None:
+    """Say what keeps a network from being built; a sweep asks this of very many trials."""
+    from convdyno.zoo.registry import build
+
+    build(*about)
+
+
+@cache
+def _engines(words: str | None) -> list[str]:
+    from convdyno.engines import registry
+
+    return registry.chosen(words)
 
 
 @cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,21 +105,32 @@ def gate(
     terms = _corrected(terms, len(bouts))
     out, quiet = given["out"] / FOLDER, given["as_json"]
     arena = _arena(given, terms, rounds, loss_steps, out)
-    for bout in bouts if floor is not False else ():
-        _find_floor(arena, bout, terms, anew=bool(floor), quiet=quiet)
+    with _no_verdict_if_interrupted():
+        for bout in bouts if floor is not False else ():
+            _find_floor(arena, bout, terms, anew=bool(floor), quiet=quiet)
     if floor:
         known = [bout.known for bout in bouts if bout.known]
         lines = [f"{k.floor.trial.label}: noise floor {k.words}" for k in known]
         typer.echo(to_json(floor_document(known)) if quiet else "\n".join(lines))
         return
     _refuse_narrow(bouts, terms)
-    gates = [_judged(arena, bout, terms, quiet) for bout in bouts]
+    with _no_verdict_if_interrupted():
+        gates = [_judged(arena, bout, terms, quiet) for bout in bouts]
     if quiet:
         typer.echo(to_json(gate_document(gates, terms.within, out, base or out)))
     else:
         for one in gates:
             one.show(Screen())
     raise typer.Exit(EXIT_CODES[overall(gates)])
+
+
+@contextmanager
+def _no_verdict_if_interrupted() -> Iterator[None]:
+    """Ctrl-C must not be taken for a regression by its exit code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise NothingMeasured("interrupted: the workers were ended; there is no verdict") from None
 
 
 def _terms(within: str, loss_within: str | None, ignore: str | None) -> Terms:
@@ -136,8 +148,6 @@ def _terms(within: str, loss_within: str | None, ignore: str | None) -> Terms:
 
 def _corrected(terms: Terms, bouts: int) -> Terms:
     """With several candidates each has its share of the 5 %, so that all together have no more."""
-    from dataclasses import replace
-
     return replace(terms, level=1 - 0.05 / bouts)
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from convdyno.report.content import Content
     from convdyno.report.entries import Entry
     from convdyno.report.rows import Row
@@ -54,9 +56,13 @@ def report(
     """
     from convdyno.cli.compare import stored_certificates
     from convdyno.errors import NothingMeasured
+    from convdyno.report.charts import script, script_meanwhile
     from convdyno.report.content import make_content
     from convdyno.report.entries import gather
 
+    if not any((html, svg, png, csv, markdown, bencher, as_json)):
+        html = PAGE
+    library = script_meanwhile() if html else script
     rows: dict[str, dict[str, Any]] = {}
     with ExitStack() as open_files:
         lines = _csv_lines(csv, open_files) if csv else None
@@ -75,9 +81,7 @@ def report(
         raise NothingMeasured(f"there is nothing to report in {places}")
     content = make_content(found, stored_certificates(found.stores))
     written = [csv] if csv else []
-    if not any((html, svg, png, csv, markdown, bencher, as_json)):
-        html = PAGE
-    written += _texts(content, html, markdown, bencher, title)
+    written += _texts(content, html, markdown, bencher, title, library)
     written += _pictures(content, svg, png)
     if as_json:
         from convdyno.report.document import to_json
@@ -99,8 +103,9 @@ def repeating(entry: Entry) -> str:
 
 
 def _texts(
-    content: Content, html: Path | None, markdown: Path | None, bencher: Path | None, title: str
-) -> list[Path]:
+    content: Content, html: Path | None, markdown: Path | None, bencher: Path | None, title: str,
+    library: Callable[[], str],
+) -> list[Path]:  # fmt: skip
     from convdyno.report.document import to_json
     from convdyno.report.figures import figures
     from convdyno.report.markdown import markdown as as_markdown
@@ -110,7 +115,7 @@ def _texts(
     written = []
     if html is not None:
         charts = figures(content, _activations)
-        written.append(_write(html, page(content, charts, repeating, title)))
+        written.append(_write(html, page(content, charts, repeating, title, library)))
     if markdown is not None:
         written.append(_write(markdown, as_markdown(content, repeating, title)))
     if bencher is not None:

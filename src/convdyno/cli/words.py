@@ -12,15 +12,16 @@ SAID_OTHERWISE = {
 }  # fmt: skip
 """Fields whose words are not simply their name and value, or that where it runs decides."""
 
+DEFAULTS = {name: field.default for name, field in Trial.model_fields.items()}
+
 
 def bench_words(trial: Trial, *, ladder: bool = False) -> list[str]:
     """What to give to `convdyno bench` to run a trial; what is the default is left out."""
     batch = trial.global_batch if trial.scaling == "strong" else trial.batch
     words = [trial.network, "--engine", trial.engine, "--batch", str(batch)]
-    defaults = {name: field.default for name, field in Trial.model_fields.items()}
-    for name in Trial.model_fields:
+    for name, default in DEFAULTS.items():
         value = getattr(trial, name)
-        if name not in SAID_OTHERWISE and value != defaults[name]:
+        if name not in SAID_OTHERWISE and value != default:
             words += [f"--{name.replace('_', '-')}", _word(value)]
     if trial.image_size is not None:
         words += ["--image-size", "x".join(map(str, trial.image_size))]

@@ -6,8 +6,10 @@ to which, so that the page can leave out what is filtered away.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +111,20 @@ def script() -> str:
     import vl_convert
 
     return str(vl_convert.javascript_bundle())  # type: ignore[call-arg]
+
+
+def script_meanwhile() -> Callable[[], str]:
+    """The same, made by another process while this one does something else."""
+    code = "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle())"
+    maker = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+    def made() -> str:
+        found, _ = maker.communicate()
+        return found.decode() if maker.returncode == 0 else script()
+
+    return made
 
 
 def colours(names: Sequence[str]) -> list[str]:

@@ -206,18 +206,24 @@ def _by_age(entries: Iterable[Entry]) -> list[Entry]:
 
 def _families(entries: Sequence[Entry], certificates: Certificates) -> tuple[list[Family], int]:
     """The ratios to show: chosen by what was asked and when, never by what came out."""
-    found: dict[tuple[str, str, str], list[Pair]] = {}
-    for axis in _axes(entries):
-        for pair in pairs_along(axis, entries):
-            found.setdefault(family_of(pair), []).append(pair)
-    newest = sorted(found, key=lambda name: max(p.a.created for p in found[name]), reverse=True)
-    shown = []
-    for name in newest[:MOST_FAMILIES]:
-        chosen = judge(_chosen(found[name]), certificates)
-        chosen.sort(key=lambda p: (AXES.index(p.axis), -abs((p.found.ratio or 1.0) - 1)))
-        shown.append(Family(*name, tuple(chosen), len(found[name]) - len(chosen)))
+    places: dict[tuple[str, str, str], list[Entry]] = {}
+    for entry in _by_age(entries):
+        place = entry.trial.network, entry.trial.mode, entry.machine
+        places.setdefault(place, []).append(entry)
+    newest = sorted(places.values(), key=lambda group: group[-1].created, reverse=True)
+    shown: list[Family] = []
+    tried = 0
+    for group in newest:
+        if len(shown) == MOST_FAMILIES:
+            break
+        tried += 1
+        pairs = [pair for axis in _axes(group) for pair in pairs_along(axis, group)]
+        if pairs:
+            chosen = judge(_chosen(pairs), certificates)
+            chosen.sort(key=lambda p: (AXES.index(p.axis), -abs((p.found.ratio or 1.0) - 1)))
+            shown.append(Family(*family_of(pairs[0]), tuple(chosen), len(pairs) - len(chosen)))
     shown.sort(key=lambda family: (natural(family.network), family.mode))
-    return shown, max(0, len(found) - MOST_FAMILIES)
+    return shown, len(places) - tried
 
 
 def _chosen(pairs: Sequence[Pair]) -> list[Pair]:

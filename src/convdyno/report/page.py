@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
@@ -61,8 +61,14 @@ FOUND = 6
 """Sentences at the top."""
 
 
-def page(content: Content, charts: Sequence[Figure], command: Command, title: str) -> str:
-    """The whole page."""
+def page(
+    content: Content,
+    charts: Sequence[Figure],
+    command: Command,
+    title: str,
+    library: Callable[[], str] = script,
+) -> str:
+    """The whole page; `library` gives the script that draws charts."""
     charts = [chart for name in SECTIONS for chart in charts if chart.section == name]
     parts: list[Section | None] = [_cells(content), *_chart_sections(content, charts)]
     if content.gathered.trainings:
@@ -81,7 +87,7 @@ def page(content: Content, charts: Sequence[Figure], command: Command, title: st
         sections="\n".join(text for _, _, text in shown),
         footer=f"made by convdyno {escape(__version__)}; this page needs no network",
         data=page_data(content, charts, command),
-        library=script().replace("</script", "<\\/script"),
+        library=library().replace("</script", "<\\/script"),
         script=(assets / "page.js").read_text("utf-8"),
     )
 
@@ -133,8 +139,8 @@ def _chart_sections(content: Content, charts: Sequence[Figure]) -> Iterable[Sect
         rest = ""
         if name == "ratios" and content.families_left_out:
             rest = (
-                f'<p class="muted">{noun(content.families_left_out, "older group")} of pairs left '
-                "out: <code>convdyno compare</code> shows all, "
+                f'<p class="muted">{noun(content.families_left_out, "older combination")} of network, '
+                "mode and machine left out: <code>convdyno compare</code> shows all, "
                 "<code>convdyno report --where</code> some.</p>"
             )
         kind = "figures one" if len(own) == 1 else "figures"

@@ -28,6 +28,7 @@ PLACES = {name: place for place, name in enumerate(Trial.model_fields)}
 SHAPES = frozenset({"network", "image_size", "classes", "width", "auxiliary"})
 """Axes along which the network itself is another."""
 UNPAIRED = "measured in different runs: how the machine changed in between was not seen"
+UNJUDGED = refusal("")
 MOST_OF_ALL_PAIRS = 8
 """So many values are compared each with each; more of them with one alone."""
 
@@ -211,8 +212,8 @@ def _pair(axis: str, a: str, b: str, group: Mapping[str, list[Entry]]) -> Pair:
     common = [entry for entry in one if entry.run in runs]
     if common:
         newest = common[-1]
-        return Pair(axis, newest, runs[newest.run], (a, b), newest.run, refusal(""))
-    return Pair(axis, one[-1], other[-1], (a, b), None, refusal(""))
+        return Pair(axis, newest, runs[newest.run], (a, b), newest.run, UNJUDGED)
+    return Pair(axis, one[-1], other[-1], (a, b), None, UNJUDGED)
 
 
 def _doubt(pair: Pair, certificates: Certificates) -> str:

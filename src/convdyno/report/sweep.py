@@ -15,6 +15,7 @@ from convdyno.results.record import Record
 from convdyno.trial.spec import Trial
 
 FORMAT = 1
+DAY_SECONDS = 86400
 Times = tuple[float | None, float]
 """Seconds that are expected, if anything is known, and at the most."""
 
@@ -67,7 +68,8 @@ def plan_lines(agenda: Agenda, groups: Sequence[Sequence[Planned]], times: Times
         largest = max(map(len, groups))
         expected, most = times
         about = f"about {clock(expected)} if it is as before, " if expected is not None else ""
-        end = time.strftime("%a %H:%M", time.localtime(time.time() + most))
+        day = "%H:%M" if most < DAY_SECONDS else "%d %b %H:%M"
+        end = time.strftime(day, time.localtime(time.time() + most))
         lines.append(
             f"{noun(len(groups), 'group')} of up to {largest} measured in turns; "
             f"{about}at most {clock(most)}, so by {end}"

@@ -7,6 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+WHEN = ("kind", "time", "seconds")
+"""What a line says about itself: its kind, when it was, and after how long a training."""
+
 
 class History:
     """A file of lines; when a run is taken up again, lines after its checkpoint are dropped."""
@@ -27,7 +30,7 @@ class History:
         found = [line for line in self._kept if line.get("kind") == kind]
         if not found:
             return None
-        return {name: value for name, value in found[-1].items() if name not in ("kind", "time")}
+        return {name: value for name, value in found[-1].items() if name not in WHEN}
 
     def add(self, facts: dict[str, Any]) -> None:
         """Write one line at the end."""

@@ -292,7 +292,7 @@ class Trainer:
         self._latest, self._evaluated = shown, self._step
         self._say("evaluated", seconds=self._seconds, **shown)
         scalars = {f"test_{name}": shown[name] for name in ("top1", "top5", "loss")}
-        self._note("evaluated", shown, scalars)
+        self._note("evaluated", {**shown, "seconds": self._seconds}, scalars)
         if self._best is None or shown["top1"] > self._best:
             self._best, self._best_step = shown["top1"], self._step
             self._save()

@@ -48,7 +48,7 @@ class Arena:
     """First steps whose losses are kept."""
 
     def duel(self, base: Side, candidate: Side, seconds: float) -> tuple[Record, Record]:
-        """Both in the same rounds, in turns; Ctrl-C keeps what was measured."""
+        """Both in the same rounds, in turns."""
         cells = self._cell(base), self._cell(candidate)
         duel = Duel(cells, self.goal, self._limits(seconds), self.store, self.narrator, _never)
         self._run(duel)
@@ -67,10 +67,7 @@ class Arena:
         cells = self._cell(side, "control"), self._cell(side, "control")
         goal = Goal(within, self.goal.level, max(FLOOR_ROUNDS, self.goal.minimum_rounds))
         duel = Duel(cells, goal, self._limits(seconds), self.store, self.narrator, _never)
-        try:
-            duel.run()
-        finally:
-            self.narrator.clear()
+        self._run(duel)
         ratios = control_ratios(duel.pair)
         if len(ratios) < 2:
             return None
@@ -79,8 +76,6 @@ class Arena:
     def _run(self, stage: Stage) -> None:
         try:
             stage.run()
-        except KeyboardInterrupt:
-            self.narrator.say("interrupted: the workers were ended, finished turns are kept")
         finally:
             self.narrator.clear()
 

@@ -53,7 +53,8 @@ class Round:
         if not blocks:
             raise ValueError("a round has at least one block")
         counts = np.broadcast_to(np.asarray(steps, dtype=np.float64), (blocks,))
-        if not (np.isfinite(times).all() and (times > 0).all() and (counts > 0).all()):
+        # What is not a number is not above 0, and the sum of what is infinite is too.
+        if not (times.min() > 0 and counts.min() > 0 and math.isfinite(float(times.sum()))):
             raise ValueError("block seconds and steps must be positive numbers")
         flags = np.zeros(blocks, dtype=np.bool_) if contaminated is None else contaminated
         numbers = np.zeros(blocks, dtype=np.int64) if turns is None else turns
