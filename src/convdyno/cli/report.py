@@ -62,10 +62,10 @@ def report(
 
     if not any((html, svg, png, csv, markdown, bencher, as_json)):
         html = PAGE
-    library = script_meanwhile() if html else script
     rows: dict[str, dict[str, Any]] = {}
-    with ExitStack() as open_files:
-        lines = _csv_lines(csv, open_files) if csv else None
+    with ExitStack() as kept:
+        library = kept.enter_context(script_meanwhile()) if html else script
+        lines = _csv_lines(csv, kept) if csv else None
 
         def each(row: Row) -> None:
             if lines is not None:
@@ -74,14 +74,14 @@ def report(
                 rows[row.id] = row.to_data()
 
         found = gather(results or [Path("results")], where or [], each)
-    for sentence in found.skipped:
-        typer.echo(f"skipped: {sentence}", err=True)
-    if not found.entries and not found.trainings:
-        places = ", ".join(map(str, results or [Path("results")]))
-        raise NothingMeasured(f"there is nothing to report in {places}")
-    content = make_content(found, stored_certificates(found.stores))
-    written = [csv] if csv else []
-    written += _texts(content, html, markdown, bencher, title, library)
+        for sentence in found.skipped:
+            typer.echo(f"skipped: {sentence}", err=True)
+        if not found.entries and not found.trainings:
+            places = ", ".join(map(str, results or [Path("results")]))
+            raise NothingMeasured(f"there is nothing to report in {places}")
+        content = make_content(found, stored_certificates(found.stores))
+        written = [csv] if csv else []
+        written += _texts(content, html, markdown, bencher, title, library)
     written += _pictures(content, svg, png)
     if as_json:
         from convdyno.report.document import to_json

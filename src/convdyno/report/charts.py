@@ -9,7 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +114,8 @@ def script() -> str:
     return str(vl_convert.javascript_bundle())  # type: ignore[call-arg]
 
 
-def script_meanwhile() -> Callable[[], str]:
+@contextmanager
+def script_meanwhile() -> Iterator[Callable[[], str]]:
     """The same, made by another process while this one does something else."""
     code = "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle())"
     maker = subprocess.Popen(
@@ -124,7 +126,11 @@ def script_meanwhile() -> Callable[[], str]:
         found, _ = maker.communicate()
         return found.decode() if maker.returncode == 0 else script()
 
-    return made
+    with maker:
+        try:
+            yield made
+        finally:
+            maker.kill()
 
 
 def colours(names: Sequence[str]) -> list[str]:

@@ -138,9 +138,10 @@ def _chart_sections(content: Content, charts: Sequence[Figure]) -> Iterable[Sect
         inside = "".join(_figure(number, chart) for number, chart in own)
         rest = ""
         if name == "ratios" and content.families_left_out:
+            older = noun(content.families_left_out, "older combination")
             rest = (
-                f'<p class="muted">{noun(content.families_left_out, "older combination")} of network, '
-                "mode and machine left out: <code>convdyno compare</code> shows all, "
+                f'<p class="muted">{older} of network, mode and machine left out: '
+                "<code>convdyno compare</code> shows all, "
                 "<code>convdyno report --where</code> some.</p>"
             )
         kind = "figures one" if len(own) == 1 else "figures"
