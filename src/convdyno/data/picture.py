@@ -44,6 +44,12 @@ class Header:
     """As Pillow names it: "L" is grey, "RGB", "CMYK", ..."""
 
 
+FULL, HALVED = "4:4:4", "4:2:0"
+"""Whether a JPEG has a colour for each pixel, or for each four."""
+SMALL = 64
+"""Pixels of the shorter side below which each pixel counts."""
+
+
 def sniff(head: bytes | memoryview) -> str | None:
     """The format of an image by its first bytes; None if they are no image's."""
     start = bytes(head[:HEAD])
@@ -87,8 +93,10 @@ def _encoded(image: Any, format: str, quality: int, short_side: int | None) -> t
         size = [max(1, round(side * short_side / shortest)) for side in image.size]
         # Antialiased: the filter widens with the scale.
         image = image.resize(size, need("PIL.Image").Resampling.BICUBIC)
-    out = io.BytesIO()
-    image.save(out, format, **({"quality": quality} if format == "JPEG" else {}))
+    out, how = io.BytesIO(), {}
+    if format == "JPEG":
+        how = {"quality": quality, "subsampling": FULL if min(image.size) < SMALL else HALVED}
+    image.save(out, format, **how)
     return out.getvalue(), Header(format, image.width, image.height, image.mode)
 
 
