@@ -185,7 +185,7 @@ def test_more_devices_than_a_host_has_are_told(launch: Launch) -> None:
         "asked for there"
     )
     with pytest.raises(Refused, match=r"4 devices were asked for on each host \(--per-node\), and"):
-        there.cores(4)
+        there.cores(4, "auto")
 
 
 def test_a_name_that_the_others_cannot_use_is_told(launch: Launch, hosts: Lab) -> None:

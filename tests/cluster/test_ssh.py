@@ -113,7 +113,7 @@ def test_torch_runs_one_trial_on_as_many_hosts(launch: Launch, hosts: Lab, count
 
 def test_several_devices_of_a_host_are_ranks_of_their_own(launch: Launch, hosts: Lab) -> None:
     there = launch(per_node=2)
-    assert there.cores(6) == 1
+    assert there.cores(6, "auto") == 1
     assert there.hosts(4) == 2
     with opened(there, trial(4, hosts=2)) as team:
         places = [(r.rank, r.host, r.local_rank, len(r.cores)) for r in team.ranks]
@@ -228,8 +228,19 @@ def test_the_bundle_is_copied_once(launch: Launch, hosts: Lab) -> None:
     launch(folder="/srv/once").check([trial(1)])
     first = place.stat()
     launch(folder="/srv/once").check([trial(1)])
-    assert (place.stat().st_ino, place.stat().st_mtime_ns) == (first.st_ino, first.st_mtime_ns)
+    assert place.stat().st_ino == first.st_ino
     assert sorted(p.name for p in place.parent.iterdir()) == [".lock", bundle().name]
+
+
+def test_bundles_that_nobody_uses_are_removed_some_day(launch: Launch, hosts: Lab) -> None:
+    folder = hosts["n1"].disk / "some-day"
+    for name, days in (("convdyno-0.0-old", 40), ("convdyno-0.0-lately", 20), ("mine", 40)):
+        (folder / name).mkdir(parents=True)
+        used = time.time() - days * 24 * 3600
+        os.utime(folder / name, (used, used))
+    launch(folder="/srv/some-day").check([trial(1)])
+    left = sorted(p.name for p in folder.iterdir() if p.name != ".lock")
+    assert left == [bundle().name, "convdyno-0.0-lately", "mine"]
 
 
 def test_strange_words_are_taken_as_they_stand(
@@ -313,6 +324,7 @@ def test_bench_draws_the_curve_over_the_hosts_of_a_nodes_file(
     ]  # fmt: skip
     (whole,) = (r for r in records if r["trial"]["devices"] == 3)
     assert [rank["host"] for rank in whole["processes"][0]["ranks"]] == ["n1", "n2", "n3"]
+    assert {r["machine"]["host"] for r in records} == {"n1"}, "not the machine that asked"
     (table,) = (tmp_path / "results").glob("scaling-*.csv")
     _, *rows = table.read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["1", "2", "3"]

@@ -288,7 +288,6 @@ def _run(
     quiet: bool, about: dict[str, Any],
 ) -> list[Cell]:  # fmt: skip
     """Measure the cells; Ctrl-C ends the workers and keeps what was measured."""
-    from convdyno.results import facts
     from convdyno.results.record import new_record
     from convdyno.results.store import Store
     from convdyno.stage.narrator import Narrator
@@ -296,7 +295,7 @@ def _run(
 
     store = Store(out)
     store.prepare()
-    machine = facts.machine()
+    machine = there.machine()
     cells = [
         Cell(new_record(trial, machine=machine, **about), there.alone(trial)) for trial in trials
     ]

@@ -144,15 +144,14 @@ def _automatic(option: str) -> Callable[[str], int | None]:
 
 def _share_out(cells: list[Trial], there: Room) -> list[Trial]:
     """Cells with each device's part of a given batch, and of its machine's cores."""
-    from convdyno.run.share import gpus
     from convdyno.trial.spec import Trial, make_trial
 
     most = max(trial.devices for trial in cells)
     found: list[Trial] = []
     for trial in cells:
         changes: dict[str, Any] = {"hosts": there.hosts(trial.devices)}
-        if trial.cores is None and (trial.device == "cpu" or not gpus()):
-            changes["cores"] = there.cores(most)
+        if trial.cores is None:
+            changes["cores"] = there.cores(most, trial.device)
         if trial.scaling == "strong" and trial.devices > 1:
             if trial.batch % trial.devices:
                 raise UsageError(

@@ -12,11 +12,9 @@ if TYPE_CHECKING:
 
 def shared_out(there: Launcher, devices: str | None, cores: str, device: str) -> dict[str, Any]:
     """The fields of a trial that say so: what was asked for, or what is there."""
-    from convdyno.run.share import gpus
-
     wanted = None if devices is None else [parse.whole("--devices")(devices)]
     (count,) = there.counts(wanted)
     own = None if cores == "auto" else parse.whole("--cores")(cores)
-    if own is None and (device == "cpu" or not gpus()):
-        own = there.cores(count)
+    if own is None:
+        own = there.cores(count, device)
     return {"devices": count, "hosts": there.hosts(count), "cores": own}

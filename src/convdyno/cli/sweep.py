@@ -74,7 +74,8 @@ def sweep(
     given = _settings(wanted) | {"out": out, "as_json": as_json}
     with launcher(**{name: given[name] for name in FAR}, out=out, quiet=as_json) as there:
         plan = make_plan(wanted, file.name, there, given)
-        agenda = _agenda(plan, out, retry=retry is not None)
+        there.check([one.trial for one in plan.planned if one.trial.slurm is None])
+        agenda = _agenda(plan, out, there.machine(), retry=retry is not None)
         run = _on_stage(agenda, given, there)
         if dry_run:
             _show(run, wanted, as_json)
@@ -95,16 +96,15 @@ def _settings(wanted: Sweep) -> dict[str, Any]:
     return options.given({k: v for k, v in wanted.settings.items() if k not in own}) | own
 
 
-def _agenda(plan: Plan, out: Path, *, retry: bool) -> Agenda:
+def _agenda(plan: Plan, out: Path, machine: dict[str, Any], *, retry: bool) -> Agenda:
     """The plan, and how it stands."""
     from convdyno.errors import BadStore
-    from convdyno.results import facts
     from convdyno.results.index import Index
     from convdyno.results.machines import kind
     from convdyno.stage.agenda import Agenda
     from convdyno.stats.figures import figures
 
-    agenda = Agenda(plan.planned, kind(facts.machine()), retry=retry)
+    agenda = Agenda(plan.planned, kind(machine), retry=retry)
     try:
         agenda.start(Index(out, figures).heads())
     except BadStore:
@@ -116,7 +116,6 @@ def _agenda(plan: Plan, out: Path, *, retry: bool) -> Agenda:
 
 def _on_stage(agenda: Agenda, given: dict[str, Any], there: Launcher) -> SweepRun:
     from convdyno.cli.bench import how
-    from convdyno.results import facts
     from convdyno.results.store import Store
     from convdyno.stage.sweep import Means, SweepRun
 
@@ -129,7 +128,7 @@ def _on_stage(agenda: Agenda, given: dict[str, Any], there: Launcher) -> SweepRu
         start=partial(there.start, rank_seconds=patience),
         alone=there.alone,
         prepare=lambda group: _ready(group, trials, there, out, quiet),
-        machine=facts.machine(),
+        machine=there.machine(),
         command=shlex.join(["convdyno", *sys.argv[1:]]),
         together=given["together"],
         seed=given["shuffle"],

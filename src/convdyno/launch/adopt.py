@@ -29,6 +29,7 @@ from convdyno.launch.death import Death
 from convdyno.launch.link import WORKER, Link, PipeLink, TetheredLines
 from convdyno.launch.local import environment
 from convdyno.launch.tether import Tether
+from convdyno.results import facts
 from convdyno.trial.spec import Trial
 
 CALL_SECONDS = 60.0
@@ -195,8 +196,14 @@ class Hands:
         """Over how many machines the ranks are spread."""
         return len({caller.name for caller in self._ranks})
 
-    def cores(self, most: int) -> int | None:
+    def machine(self) -> dict[str, Any]:
+        """That of rank 0."""
+        return facts.machine()
+
+    def cores(self, most: int, device: str) -> int | None:
         """CPU cores that each rank can have to itself; None if there are fewer than ranks."""
+        if facts.uses_gpus(device):
+            return None
         shares = []
         for name in {caller.name for caller in self._ranks}:
             there = [set(caller.cores) for caller in self._ranks if caller.name == name]

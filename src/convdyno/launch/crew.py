@@ -75,8 +75,8 @@ class Room(Protocol):
     def hosts(self, devices: int) -> int:
         """Over how many machines so many devices are spread."""
 
-    def cores(self, most: int) -> int | None:
-        """CPU cores of each device when up to so many run together; None: no fixed share."""
+    def cores(self, most: int, device: str) -> int | None:
+        """CPU cores for each of up to so many devices of a kind; None: no fixed share."""
 
 
 class Launcher(Room, Protocol):
@@ -84,6 +84,9 @@ class Launcher(Room, Protocol):
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Make ready whatever these trials need; says what is missing."""
+
+    def machine(self) -> dict[str, Any]:
+        """What trials run on, once checked; of several hosts the first, which stands for all."""
 
     def alone(self, trial: Trial) -> bool:
         """Whether a trial's processes cannot be stopped while others are measured."""

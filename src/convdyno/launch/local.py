@@ -15,6 +15,7 @@ from typing import Any
 from convdyno.errors import Refused, TrialFailed
 from convdyno.launch.crew import Crew, OutOfTime, Place, Team
 from convdyno.launch.link import DOING, WORKER, PipeLink, died_while
+from convdyno.results import facts
 from convdyno.results.record import Rank
 from convdyno.trial.spec import Trial
 
@@ -121,9 +122,13 @@ class Here:
         """One."""
         return 1
 
-    def cores(self, most: int) -> int | None:
+    def machine(self) -> dict[str, Any]:
+        """This one."""
+        return facts.machine()
+
+    def cores(self, most: int, device: str) -> int | None:
         """An equal share for each device, in one-device cells too: devices are added to that."""
-        if most == 1:
+        if most == 1 or facts.uses_gpus(device):
             return None
         here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
         here = here or os.cpu_count() or 1

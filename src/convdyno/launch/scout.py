@@ -27,6 +27,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ from typing import Any
 
 CORE = ["numpy", "psutil", "pydantic", "safetensors"]
 """What every worker imports."""
+KEEP_SECONDS = 30 * 24 * 3600
+"""How long a bundle that nobody uses stays."""
 MISSING = """
 import importlib.util, json, sys
 gone = [name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]
@@ -137,7 +140,9 @@ def unpacked(root: Path, name: str, file: str, size: int, constraints: str) -> P
     """The bundle's folder, which is there whole or not at all."""
     whole = root / name
     if whole.is_dir():
+        os.utime(whole)
         return whole
+    forget_old(root)
     say("need")
     content = sys.stdin.buffer.read(size)
     if len(content) < size:
@@ -153,6 +158,13 @@ def unpacked(root: Path, name: str, file: str, size: int, constraints: str) -> P
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return whole
+
+
+def forget_old(root: Path) -> None:
+    """Remove the bundles that nobody has used for a long time."""
+    for other in root.glob("convdyno-*"):
+        if time.time() - other.stat().st_mtime > KEEP_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def lacks(python: str, modules: list[str]) -> list[str] | None:

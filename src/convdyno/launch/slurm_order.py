@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from convdyno.errors import UnknownName, UsageError
-from convdyno.launch.crew import Team
 from convdyno.trial.spec import Trial
 
 VALUES = frozenset({
@@ -91,7 +90,7 @@ class Order:
         """The time limit; None where there is none, or Slurm must say what it means."""
         return minutes(self.options.get("time", ""))
 
-    # As a launcher: how cells are shaped by where they will run.
+    # As a `Room`: how cells are shaped by where they will run.
 
     def counts(self, wanted: Sequence[int] | None) -> list[int]:
         """What was asked for, or a device for each GPU."""
@@ -101,16 +100,9 @@ class Order:
         """As many nodes as were asked for, if there are devices for all."""
         return min(self.nodes, devices)
 
-    def cores(self, most: int) -> int | None:
+    def cores(self, most: int, device: str) -> int | None:
         """As many as each task has; a job finds out by itself what was not said."""
         return self.cpus
-
-    def start(self, trial: Trial, rank_seconds: float) -> Team:
-        """Nothing starts here: jobs do that."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Nothing is kept."""
 
     def header(self, trial: Trial) -> dict[str, str]:
         """The options of the job that runs a trial."""

@@ -70,11 +70,11 @@ class SshLauncher:
         """As few as have so many devices."""
         return len(self._nodes.spread(devices))
 
-    def cores(self, most: int) -> int | None:
-        """An equal share of the smallest host's; None if the hosts have GPUs."""
+    def cores(self, most: int, device: str) -> int | None:
+        """An equal share of the smallest host's; None if GPUs of the hosts are used."""
         used = self._hosts[: self.hosts(most)]
         connect(used)
-        if all(host.facts["gpus"] for host in used):
+        if device != "cpu" and all(host.facts["gpus"] for host in used):
             return None
         least = min(used, key=lambda host: int(host.facts["cores"]))
         together = min(most, self._nodes.per_node)
@@ -87,14 +87,14 @@ class SshLauncher:
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Make every host ready that these trials use; `HostsNotReady` has a sentence for each."""
-        used = self._hosts[: max(trial.hosts for trial in trials)]
+        used = self._hosts[: max((trial.hosts for trial in trials), default=1)]
         preflight(used, trials, self._tell)
         for host in used:
             host.close()  # Its scout has nothing more to do.
         self._checked |= {trial.digest for trial in trials}
 
     def machine(self) -> dict[str, Any]:
-        """The machine that trials run on, once checked: the first host, which stands for all."""
+        """The first host."""
         machine: dict[str, Any] = self._hosts[0].facts["machine"]
         return machine
 

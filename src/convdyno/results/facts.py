@@ -96,6 +96,21 @@ def cpu_flags() -> frozenset[str]:
     return frozenset()
 
 
+def visible_gpus(devices: Path = Path("/dev")) -> list[str]:
+    """The GPUs of NVIDIA's that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    if not (devices / "nvidiactl").exists():
+        return []
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name]
+    return sorted((p.name.removeprefix("nvidia") for p in devices.glob("nvidia[0-9]*")), key=int)
+
+
+def uses_gpus(device: str) -> bool:
+    """Whether trials on such a device run on this machine's GPUs."""
+    return device != "cpu" and bool(visible_gpus())
+
+
 def gpus() -> list[dict[str, str]]:
     """The NVIDIA GPUs, as their driver's tool lists them."""
     fields = "name,memory.total,driver_version,persistence_mode,clocks.max.sm"

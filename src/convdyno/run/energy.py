@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from convdyno.results.facts import visible_gpus
 from convdyno.results.record import Energy
-from convdyno.run.share import gpus
 
 POWERCAP = Path("/sys/class/powercap")
 FAKE = "CONVDYNO_POWERCAP"
@@ -161,7 +161,7 @@ def _nvml(first: int, count: int, nvml: Any) -> tuple[list[Counter], str]:
                 "not known: there are GPUs of several kinds, and which is which is certain only "
                 "with CUDA_DEVICE_ORDER=PCI_BUS_ID"
             )
-        visible = gpus() or list(map(str, present))
+        visible = visible_gpus() or list(map(str, present))
         return [_card(name, cards, nvml) for name in visible[first : first + count]], ""
     except (nvml.NVMLError, IndexError) as wrong:
         return [], f"not readable: the GPU's counter (NVML): {wrong}"

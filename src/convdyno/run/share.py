@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import ExitStack
-from pathlib import Path
 
 from convdyno.errors import Refused
+from convdyno.results.facts import visible_gpus
 
 
 def pin(numbers: list[int]) -> None:
@@ -31,7 +31,7 @@ def cores() -> list[int]:
 
 def choose_gpu(local_rank: int, local_size: int) -> None:
     """Let this process see the one GPU that is its own, before a framework is imported."""
-    present = gpus()
+    present = visible_gpus()
     if len(present) < 2 or local_size == 1:
         return
     if len(present) < local_size:
@@ -40,16 +40,6 @@ def choose_gpu(local_rank: int, local_size: int) -> None:
             "for there"
         )
     os.environ["CUDA_VISIBLE_DEVICES"] = present[local_rank]
-
-
-def gpus(devices: Path = Path("/dev")) -> list[str]:
-    """The GPUs of NVIDIA's that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
-    if not (devices / "nvidiactl").exists():
-        return []
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [name for name in visible.split(",") if name]
-    return sorted((p.name.removeprefix("nvidia") for p in devices.glob("nvidia[0-9]*")), key=int)
 
 
 def free_ports(count: int) -> list[int]:

@@ -51,7 +51,7 @@ def survey(trials: Sequence[Trial], name: str) -> dict[str, Any]:
         "engines": {trial.engine: _engine(trial.engine) for trial in trials},
         "data": {trial.data: _present(trial.data) for trial in trials},
         "cores": len(share.cores()),
-        "gpus": len(share.gpus()),
+        "gpus": len(facts.visible_gpus()),
         "address": address,
         "interface": interface,
         "machine": facts.machine(),
