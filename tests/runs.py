@@ -112,8 +112,11 @@ def standing(path: Path) -> dict[str, Any]:
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:
+    """What every evaluation found, whenever that was."""
     lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-    return [{**line, "time": None} for line in lines if line["kind"] == "evaluated"]
+    return [
+        {**line, "time": None, "seconds": None} for line in lines if line["kind"] == "evaluated"
+    ]
 
 
 def assert_same(one: Path, other: Path) -> None:

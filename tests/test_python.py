@@ -6,6 +6,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas
+import polars
 import pytest
 
 import convdyno
@@ -150,7 +153,6 @@ def test_what_is_no_record_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_pandas_takes_the_rows(result: convdyno.Result, folder: Path) -> None:
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(convdyno.load(folder))
     assert frame.sort_values("batch")["images_per_second"].is_monotonic_increasing
     assert list(frame.groupby("engine")["batch"].sum()) == [3]
@@ -158,15 +160,12 @@ def test_pandas_takes_the_rows(result: convdyno.Result, folder: Path) -> None:
 
 
 def test_polars_takes_the_rows(result: convdyno.Result, folder: Path) -> None:
-    polars = pytest.importorskip("polars")
     frame = polars.DataFrame(convdyno.load(folder), infer_schema_length=None)
     assert frame["batch"].sum() == 3
     assert polars.DataFrame(convdyno.load(folder).columns).shape == frame.shape
 
 
 def test_duckdb_takes_a_frame_of_the_rows(result: convdyno.Result, folder: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(convdyno.load(folder))
     found = duckdb.sql("select engine, sum(batch) from frame group by engine").fetchall()
     assert frame is not None
