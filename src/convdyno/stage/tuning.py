@@ -204,10 +204,15 @@ class Tuner:
         self, default: Trial, winner: Trial, pairs: list[tuple[str, Trial]], seconds: float
     ) -> tuple[Record, Record, tuple[Contrast, ...]]:
         """Fresh rounds of the winner, the default and as many contrasts as the time allows."""
+        if seconds <= 0:
+            raise NothingMeasured(
+                f"nothing is left of the budget of {self.budget_seconds:g} s for rounds after the "
+                "search: give a longer --budget"
+            )
         pairs = self._affordable(default, winner, pairs, seconds)
         trials = dict.fromkeys([default, winner, *(trial for _, trial in pairs)])
         cells = {trial: self._cell(trial, "tune") for trial in trials}
-        limits = Limits(max(1.0, seconds), self.silence_seconds)
+        limits = Limits(seconds, self.silence_seconds)
         if not self.quiet:
             self.narrator.plan(len(cells), self.goal.minimum_rounds, self.goal.within, seconds)
         Stage(list(cells.values()), self.goal, limits, self.store, self.narrator, self._start).run()
