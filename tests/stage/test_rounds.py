@@ -41,6 +41,20 @@ def test_cells_take_turns_and_each_turn_has_blocks_of_all(convdyno: Any, tmp_pat
     assert len(turns[0]) >= 6
 
 
+def test_cells_that_have_sittings_of_their_own_share_the_budget(
+    convdyno: Any, tmp_path: Path
+) -> None:
+    words = ("--devices", "1,2", "--exchange", "default,independent", "--within", "0.01%")
+    convdyno(*CLOCKWORK, *words, "--device", "step=0.02;within=0.2", "--budget", "25s")
+    turns = [
+        {p.round: len({block.turn for block in p.blocks}) for p in record.measured}
+        for record in Store(tmp_path / "results").records()
+    ]
+    assert len(turns) == 3
+    assert len(turns[0]) >= 2
+    assert turns[0] == turns[1] == turns[2]
+
+
 def test_a_real_difference_is_found_and_has_the_right_size(convdyno: Any) -> None:
     script = "step=0.002;within=0.01;between=0.002,step=0.003;within=0.01;between=0.002"
     document = convdyno(*CLOCKWORK, "--device", script, "--budget", "40s", "--json").json

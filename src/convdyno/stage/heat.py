@@ -66,7 +66,7 @@ class Heat(Stage):
         finally:
             self._deadline = whole
 
-    def _take_turns(self, number: int, sitting: int, seats: list[Seat], share: float) -> None:
+    def _take_turns(self, number: int, sitting: int, seats: list[Seat]) -> None:
         turns = itertools.count()
         for leg in itertools.count(self._legs):
             for turn in itertools.islice(turns, LEG_TURNS << leg):

@@ -22,19 +22,36 @@ class Pace:
     looks: int = 1
     """How often the precision was looked at, if a look ended the run."""
     _round_started: float = 0.0
+    _share: float = 1.0
+    """The first sitting's share of all cells."""
+    _later_seconds: float = 0.0
+    """What opening the cells of later sittings will take."""
+    _first_seconds: list[float] = field(default_factory=list)
+    """What the turns of first sittings took, round by round."""
     _turn_seconds: list[float] = field(default_factory=list)
     _other_seconds: list[float] = field(default_factory=list)
 
     def start_round(self) -> None:
         """A round begins: its workers are being started."""
         self.turns.append(0)
+        self._first_seconds.append(0.0)
         self._turn_seconds.append(0.0)
         self._round_started = time.monotonic()
+
+    def open_first(self, cells: int, others: int, opening: float) -> None:
+        """The first sitting has so many cells; opening each of the others takes so long.
+
+        They will have as many turns as the first ones.
+        """
+        self._share = max(1, cells) / max(1, cells + others)
+        self._later_seconds = others * opening
 
     def count_turn(self, seconds: float, *, first_sitting: bool) -> None:
         """All cells of a sitting have had a turn, which took so long."""
         self._turn_seconds[-1] += seconds
-        self.turns[-1] += first_sitting
+        if first_sitting:
+            self._first_seconds[-1] += seconds
+            self.turns[-1] += 1
 
     def end_round(self) -> None:
         """A round is over: whatever was not a turn was the price of the round."""
@@ -42,7 +59,9 @@ class Pace:
         self._other_seconds.append(seconds - self._turn_seconds[-1])
 
     def round_is_over(self, records: Sequence[Record], left: float) -> bool:
-        """Whether the round that is running has had enough turns."""
+        """Whether the first sitting of the round that is running has had enough turns."""
+        owed = self.turns[-1] * (1 - self._share) * self._cost().turn_seconds
+        left -= self._later_seconds + owed
         if self.turns[-1] >= self.goal.minimum_turns and left <= 0:
             return True
         return self._decide(records, left, live=True).action is not Action.TURN
@@ -65,11 +84,11 @@ class Pace:
 
     def _cost(self) -> Cost:
         # Rounds of an earlier run, which this one goes on with, have left no times.
-        turns = max(1, sum(self.turns[-len(self._turn_seconds) :]))
+        turns = max(1, sum(self.turns[-len(self._first_seconds) :]))
         # The round that is running has not been closed yet, but has been started.
         started = time.monotonic() - self._round_started - self._turn_seconds[-1]
-        others = self._other_seconds[-2:] or [started]
-        return Cost(max(others), sum(self._turn_seconds) / turns)
+        others = self._other_seconds[-2:] or [started + self._later_seconds]
+        return Cost(max(others), sum(self._first_seconds) / turns / self._share)
 
 
 def turns_had(records: Sequence[Record]) -> list[int]:

@@ -167,6 +167,7 @@ class Stage:
         """
         seats: list[Seat] = []
         later: list[Cell] = []
+        began = time.monotonic()
         try:
             for cell in cells:
                 self._heed()
@@ -178,8 +179,10 @@ class Stage:
                         later.append(cell)
                     else:
                         self._fail(cell, failure)
-            share = len(seats) / max(1, len(seats) + len(later) + others)
-            self._take_turns(number, sitting, seats, share)
+            if not sitting:
+                opening = (time.monotonic() - began) / len(cells)
+                self._pace.open_first(len(seats), len(later) + others, opening)
+            self._take_turns(number, sitting, seats)
             for seat in list(seats):
                 self._guard(seats, seat, self._close)
         finally:
@@ -226,11 +229,10 @@ class Stage:
         blocks = max(1, round(TURN_SECONDS / max(block, 1e-3)))
         return Seat(cell, worker, process, blocks, turn_seconds=blocks * block)
 
-    def _take_turns(self, number: int, sitting: int, seats: list[Seat], share: float) -> None:
+    def _take_turns(self, number: int, sitting: int, seats: list[Seat]) -> None:
         """Turns forward and backward until the pace says that this round has enough.
 
-        Later sittings of a round have as many turns as its first, which leaves them their share of
-        the time.
+        Later sittings of a round have as many turns as its first, which leaves them the time.
         """
         for turn in itertools.count():
             start = time.monotonic()
@@ -246,7 +248,7 @@ class Stage:
             else:
                 halfway = len(seats) > 1 and turn % 2 == 0
                 records = [seat.cell.record for seat in seats]
-                over = not halfway and self._pace.round_is_over(records, share * self._left())
+                over = not halfway and self._pace.round_is_over(records, self._left())
             if over:
                 return
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
+import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
@@ -24,7 +27,7 @@ def join(world: World, trial: Trial, on: torch.device) -> None:
     if trial.processes == "host":
         raise Refused("torch has one process for each device: leave --processes at device")
     if trial.exchange == "horovod":
-        _start_horovod(world)
+        _start_horovod(world, trial)
         return
     if world.interface:
         for name in INTERFACES:
@@ -87,26 +90,53 @@ def _half_wire(group, bucket):  # type: ignore[no-untyped-def]
     return default_hooks._compress_hook(torch.bfloat16, group, bucket)
 
 
-def over_horovod(
-    optimiser: torch.optim.Optimizer, trial: Trial, tensors: dict[str, torch.Tensor]
-) -> torch.optim.Optimizer:
-    """The same optimiser with Horovod's averaging, if the trial asks for it."""
-    if trial.exchange != "horovod" or trial.devices == 1:
-        return optimiser
-    hvd = _horovod()
-    wrapped: torch.optim.Optimizer = hvd.DistributedOptimizer(
-        optimiser,
-        named_parameters=list(tensors.items()),
-        compression=hvd.Compression.none,
-        backward_passes_per_step=trial.accumulate,
-    )
-    return wrapped
+class Ring:
+    """Horovod's averaging: begun for each gradient as soon as there is one.
+
+    Its optimiser is used for that alone. The update stays ours, so that clipping and loss scales
+    see averaged gradients.
+    """
+
+    def __init__(self, trial: Trial, tensors: dict[str, torch.Tensor]) -> None:
+        self._horovod: Any = None
+        if trial.exchange == "horovod" and trial.devices > 1:
+            hvd = _horovod()
+            self._horovod = hvd.DistributedOptimizer(
+                torch.optim.SGD(tensors.values(), lr=0.0),
+                named_parameters=list(tensors.items()),
+                compression=_AsItLies,
+                backward_passes_per_step=trial.accumulate,
+            )
+
+    def finish(self) -> None:
+        """Wait until all gradients are averages."""
+        if self._horovod is not None:
+            self._horovod.synchronize()
 
 
-def _start_horovod(world: World) -> None:
+class _AsItLies:
+    """Shows Horovod each gradient in the order of its memory: it takes no other."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, bool]:
+        """The same numbers, channels last where they lie so."""
+        turned = not tensor.is_contiguous()
+        return (tensor.permute(0, 2, 3, 1) if turned else tensor), turned
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, turned: bool) -> torch.Tensor:
+        """As it was."""
+        return tensor.permute(0, 3, 1, 2) if turned else tensor
+
+
+def _start_horovod(world: World, trial: Trial) -> None:
     """Let Horovod's ranks be ours: with its own gloo where nobody else has made them."""
+    if trial.compress != "none":
+        raise Refused("Horovod sends gradients as they are: leave --compress at none")
     if world.interface:
         os.environ.setdefault("HOROVOD_GLOO_IFACE", world.interface)
+    if trial.bucket_mb is not None:
+        os.environ["HOROVOD_FUSION_THRESHOLD"] = str(round(trial.bucket_mb * 2**20))
     if "OMPI_COMM_WORLD_RANK" not in os.environ:
         hosts = [peer.rpartition(":")[0] for peer in world.peers]
         where = {
@@ -126,19 +156,34 @@ def _start_horovod(world: World) -> None:
         os.environ |= {f"HOROVOD_{name}": str(value) for name, value in where.items()}
         if world.rank == 0:
             _serve_rendezvous(world, hosts)
+        else:
+            _await_rendezvous(world)
     _horovod().init()
 
 
 def _serve_rendezvous(world: World, hosts: list[str]) -> None:
+    """Horovod's own server, where all meet; it ends with this process."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-    from horovod.runner.http.http_server import RendezvousServer
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
     slots = {host: hosts.count(host) for host in hosts}
     wanted = parse_hosts(",".join(f"{host}:{count}" for host, count in slots.items()))
-    server = RendezvousServer()
-    server._port = world.port
-    server.start(world.port)
+    server = RendezvousHTTPServer((world.address, world.port), RendezvousHandler, 0)
     server.init(get_host_assignments(wanted, world.size))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def _await_rendezvous(world: World) -> None:
+    """Horovod itself gives up at once."""
+    until = time.monotonic() + world.timeout_seconds
+    while True:
+        try:
+            socket.create_connection((world.address, world.port), timeout=1).close()
+            return
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 def _horovod() -> Any:

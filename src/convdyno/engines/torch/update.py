@@ -12,7 +12,7 @@ from convdyno.blueprint.graph import is_state
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Optimiser, State, Trial, memories
 from convdyno.engines.torch.canonical import Slot
-from convdyno.engines.torch.spread import over_horovod
+from convdyno.engines.torch.spread import Ring
 from convdyno.engines.torch.variance import RunningVariances
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
@@ -35,7 +35,8 @@ class Update:
         self._trainable = {n: slot for n, slot in slots.items() if not is_state(n)}
         self._shapes_gradients = spec.clip_norm is not None or spec.larc_eta is not None
         tensors = {name: slot.tensor for name, slot in self._trainable.items()}
-        self._optimiser = over_horovod(self._torch_optimiser(), trial, tensors)
+        self._optimiser = self._torch_optimiser()
+        self._ring = Ring(trial, tensors)
         self._static = trial.loss_scale if isinstance(trial.loss_scale, float) else None
         self._scaler = None
         if trial.precision == "fp16" and self._static is None:
@@ -74,6 +75,7 @@ class Update:
     def __call__(self, loss: torch.Tensor) -> None:
         self.steps += 1
         self.backward(loss)
+        self._ring.finish()
         if self._scaler:
             if self._shapes_gradients:
                 self._scaler.unscale_(self._optimiser)
