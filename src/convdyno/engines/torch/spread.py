@@ -130,34 +130,33 @@ class _AsItLies:
 
 
 def _start_horovod(world: World, trial: Trial) -> None:
-    """Let Horovod's ranks be ours: with its own gloo where nobody else has made them."""
+    """Let Horovod's ranks be ours, whoever made them: with its gloo, which starts each time."""
     if trial.compress != "none":
         raise Refused("Horovod sends gradients as they are: leave --compress at none")
     if world.interface:
         os.environ.setdefault("HOROVOD_GLOO_IFACE", world.interface)
     if trial.bucket_mb is not None:
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(round(trial.bucket_mb * 2**20))
-    if "OMPI_COMM_WORLD_RANK" not in os.environ:
-        hosts = [peer.rpartition(":")[0] for peer in world.peers]
-        where = {
-            "RANK": world.rank,
-            "SIZE": world.size,
-            "LOCAL_RANK": world.local_rank,
-            "LOCAL_SIZE": world.local_size,
-            "CROSS_RANK": world.rank // world.local_size,
-            "CROSS_SIZE": max(1, world.size // world.local_size),
-            "HOSTNAME": hosts[world.rank],
-            "GLOO_RENDEZVOUS_ADDR": world.address,
-            "GLOO_RENDEZVOUS_PORT": world.port,
-            "CONTROLLER": "gloo",
-            "CPU_OPERATIONS": "gloo",
-            "GLOO_TIMEOUT_SECONDS": round(world.timeout_seconds),
-        }
-        os.environ |= {f"HOROVOD_{name}": str(value) for name, value in where.items()}
-        if world.rank == 0:
-            _serve_rendezvous(world, hosts)
-        else:
-            _await_rendezvous(world)
+    hosts = [peer.rpartition(":")[0] for peer in world.peers]
+    where = {
+        "RANK": world.rank,
+        "SIZE": world.size,
+        "LOCAL_RANK": world.local_rank,
+        "LOCAL_SIZE": world.local_size,
+        "CROSS_RANK": world.rank // world.local_size,
+        "CROSS_SIZE": max(1, world.size // world.local_size),
+        "HOSTNAME": hosts[world.rank],
+        "GLOO_RENDEZVOUS_ADDR": world.address,
+        "GLOO_RENDEZVOUS_PORT": world.port,
+        "CONTROLLER": "gloo",
+        "CPU_OPERATIONS": "gloo",
+        "GLOO_TIMEOUT_SECONDS": round(world.timeout_seconds),
+    }
+    os.environ |= {f"HOROVOD_{name}": str(value) for name, value in where.items()}
+    if world.rank == 0:
+        _serve_rendezvous(world, hosts)
+    else:
+        _await_rendezvous(world)
     _horovod().init()
 
 
