@@ -173,9 +173,9 @@ class Trial(_Frozen):
     def label(self) -> str:
         """A short name for people."""
         many = f" on {self.devices} devices" if self.devices > 1 else ""
-        alone = ", independent" if self.exchange == "independent" else ""
+        exchange = f", {self.exchange}" if self.exchange != "default" else ""
         what = f"{self.network} {self.engine} {self.mode} {self.precision}"
-        return f"{what} batch {self.batch}{many}{alone}"
+        return f"{what} batch {self.batch}{many}{exchange}"
 
 
 def make_trial(**values: object) -> Trial:
