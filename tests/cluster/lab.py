@@ -78,8 +78,8 @@ class Lab:
         """The command that gives a host's shell a line over ssh."""
         return [found("ssh") or "ssh", "-F", str(self.ssh_config), f"to-{name}", *words]
 
-    def mpiexec(self, *names: str) -> list[str]:
-        """The beginning of a command that runs one rank on each of these hosts, or all here."""
+    def mpiexec(self, *names: str, each: int = 1) -> list[str]:
+        """The beginning of a command that runs ranks on each of these hosts, or all here."""
         base = [found("mpiexec") or "mpiexec", "--allow-run-as-root", "--oversubscribe"]
         if not names:
             return base
@@ -90,7 +90,8 @@ class Lab:
             "oob_tcp_if_include": f"{self.network}.0/24",
         }
         words = [word for key, value in settings.items() for word in ("--mca", key, value)]
-        return [*base, "--host", ",".join(f"{n}:1" for n in names), "-np", str(len(names)), *words]
+        hosts, size = ",".join(f"{name}:{each}" for name in names), str(each * len(names))
+        return [*base, "--host", hosts, "-np", size, *words]
 
     @classmethod
     def up(cls, *, by_hand: bool = False) -> Lab:

@@ -63,19 +63,20 @@ def test_a_cut_link_is_named_and_ends_the_trial(
     def cut_when_measured() -> None:
         wait_for(lambda: _measured(tmp_path / "results"), "ranks that are measured", seconds=120)
         hosts["n2"].cut()
-        cut.append(time.monotonic())
+        cut.append(time.time())
 
     cutter = threading.Thread(target=cut_when_measured, daemon=True)
     cutter.start()
-    words = [*over(hosts, 2), "--rank-timeout", "15s", "--budget", "5m", "--rounds", "20"]
+    words = [*over(hosts, 2), "--rank-timeout", "20s", "--budget", "5m", "--rounds", "20"]
     done = convdyno(*SMALL, "--within", "0.01%", "--engine", engine, *words, "--json")
-    ended = time.monotonic()
     cutter.join()
     (cell,) = done.json["cells"]
     assert cell["status"] == "failed", done.err
     assert "rank 1 on n2" in cell["reason"]
-    assert ended - cut[0] < 45
+    (record,) = (tmp_path / "results").glob("*.json")
+    assert record.stat().st_mtime - cut[0] < 30
     assert not hosts["n1"].processes("convdyno.")
+    wait_for(lambda: not hosts["n2"].processes("convdyno."), "nothing on the lost host", seconds=30)
 
 
 def _measured(folder: Path) -> bool:
@@ -85,7 +86,8 @@ def _measured(folder: Path) -> bool:
 
 def test_a_slow_link_is_what_limits_a_network_of_many_weights(convdyno: Any, hosts: Lab) -> None:
     words = ("bench", "vgg11", "--engine", "torch", "--width", "0.25", "--image-size", "64")
-    words += ("--classes", "10", "--batch", "32", "--exchange", "default,independent")
+    words += ("--classes", "10", "--batch", "64", "--exchange", "default,independent")
+    words += ("--threads", "1")
     words += ("--rounds", "3", "--budget", "100s", "--within", "30%", *over(hosts, 2))
     for name in ("n1", "n2"):
         hosts[name].shape("100mbit")
@@ -95,6 +97,7 @@ def test_a_slow_link_is_what_limits_a_network_of_many_weights(convdyno: Any, hos
     quick = _limit(convdyno(*words, "--json"))
     assert slow["limit"] == "communication"
     assert slow["exchange"]["share"] > 0.3
+    assert quick["limit"] != "communication"
     assert quick["share"]["share"] < slow["share"]["share"] / 2
 
 
@@ -102,6 +105,26 @@ def _limit(done: Any) -> Any:
     assert done.code == 0, done.err
     points = [p for curve in done.json["scaling"] for p in curve["points"] if p["communication"]]
     return points[0]["communication"]
+
+
+def test_ranks_on_several_hosts_are_adopted_and_share_their_cores(
+    hosts: Lab, tmp_path: Path
+) -> None:
+    command = [*hosts.mpiexec("n1", "n2", each=2), sys.executable, "-m", "convdyno", *SMALL]
+    done = subprocess.run(
+        [*command, "--engine", "torch", "--json"], cwd=tmp_path, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (record,) = Store(tmp_path / "results").records()
+    assert (record.trial.devices, record.trial.hosts, record.trial.cores) == (4, 2, 1)
+    ranks = record.processes[0].ranks
+    assert [(rank.host, rank.local_rank) for rank in ranks] == [
+        ("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1),
+    ]  # fmt: skip
+    assert [len(rank.cores) for rank in ranks] == [1, 1, 1, 1]
+    assert ranks[0].cores != ranks[1].cores
+    assert ranks[2].cores != ranks[3].cores
 
 
 def test_mpiexec_and_torchrun_train_as_our_own_launcher_does(hosts: Lab, tmp_path: Path) -> None:

@@ -234,13 +234,15 @@ def test_the_bundle_is_copied_once(launch: Launch, hosts: Lab) -> None:
 
 def test_bundles_that_nobody_uses_are_removed_some_day(launch: Launch, hosts: Lab) -> None:
     folder = hosts["n1"].disk / "some-day"
-    for name, days in (("convdyno-0.0-old", 40), ("convdyno-0.0-lately", 20), ("mine", 40)):
+    old, lately = (f"convdyno-0.0-{digit * 12}" for digit in "ab")
+    for name, days in ((old, 40), (lately, 20), ("convdyno-results", 40)):
         (folder / name).mkdir(parents=True)
+        (folder / name / "constraints.txt").touch()
         used = time.time() - days * 24 * 3600
         os.utime(folder / name, (used, used))
     launch(folder="/srv/some-day").check([trial(1)])
-    left = sorted(p.name for p in folder.iterdir() if p.name != ".lock")
-    assert left == [bundle().name, "convdyno-0.0-lately", "mine"]
+    left = {p.name for p in folder.iterdir() if p.name != ".lock"}
+    assert left == {bundle().name, lately, "convdyno-results"}
 
 
 def test_strange_words_are_taken_as_they_stand(

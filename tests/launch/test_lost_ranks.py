@@ -15,6 +15,7 @@ import pytest
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.crew import RANK_SECONDS, Crew
+from convdyno.launch.link import PipeLink
 from convdyno.launch.local import Here
 from convdyno.trial.spec import Trial
 
@@ -115,6 +116,12 @@ def test_the_status_is_that_of_the_rank_that_failed(crew: Begin, status: str, ra
 
 
 @pytest.mark.parametrize("rank", [1, 0])
+def test_a_rank_that_crashed_is_named_though_the_others_fail_too(crew: Begin, rank: int) -> None:
+    one = crew("clockwork", f"step=0.01;clock=real;fail=crash;at=3;rank={rank}")
+    assert str(measure_until_lost(one)).startswith(f"rank {rank} on this machine died (SIGSEGV)")
+
+
+@pytest.mark.parametrize("rank", [1, 0])
 def test_a_rank_that_hangs_but_lives_is_named_by_its_silence(crew: Begin, rank: int) -> None:
     one = crew("clockwork", f"step=0.01;clock=real;fail=hang;at=3;rank={rank}")
     started = time.monotonic()
@@ -141,6 +148,41 @@ def test_ctrl_c_leaves_nobody(tmp_path: Path) -> None:
     assert not left_over(workers)
     (record,) = (tmp_path / "results").rglob("*.json")
     assert "stopped by Ctrl-C" in record.read_text()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPU cores")
+def test_a_parent_that_was_stopped_for_long_has_lost_nobody(tmp_path: Path) -> None:
+    command: list[Any] = [
+        sys.executable, "-m", "convdyno", "bench", "deepmnist", "--engine", "clockwork",
+        "--device", "step=0.01;clock=real", "--devices", "2", "--batch", "8", "--budget", "12s",
+        "--rank-timeout", "3s", "--rounds", "1",
+    ]  # fmt: skip
+    parent = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        busy_workers(parent.pid)
+        parent.send_signal(signal.SIGSTOP)
+        time.sleep(5)
+        parent.send_signal(signal.SIGCONT)
+        assert parent.wait(60) == 0
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+def test_pings_never_fill_the_line_to_a_worker_that_does_not_read() -> None:
+    """Training for hours, a worker reads nothing; its parent must not wait for that."""
+    link = PipeLink(["sleep", "60"])
+
+    def ping() -> None:
+        for _ in range(20_000):
+            link.ping()
+
+    pinging = threading.Thread(target=ping, daemon=True)
+    pinging.start()
+    pinging.join(20)
+    stuck = pinging.is_alive()
+    link.end()
+    assert not stuck
 
 
 def busy_workers(parent: int, seconds: float = 120) -> list[int]:

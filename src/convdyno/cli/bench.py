@@ -45,6 +45,10 @@ Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial faile
 """
 FAR = ("nodes", "per_node", "max_devices", "remote_dir", "python", "ssh_config")
 """Options that say on which hosts it runs."""
+ONLY_HERE = (
+    "--stage-from copies data on this machine, and --nodes runs elsewhere: copy them there, and "
+    "give --data PATH"
+)
 
 
 def bench(
@@ -228,7 +232,8 @@ def measured(given: dict[str, Any], command: str) -> tuple[list[Cell], Certifica
     with launcher(**{name: given[name] for name in FAR}, out=out, quiet=quiet) as there:
         trials = trials_that_fit(there, given)
         certificates = certificates_of(trials, out, quiet)
-        with _staged(trials, given["stage_from"], quiet) as placed:
+        far = given["nodes"] is not None
+        with _staged(trials, given["stage_from"], quiet, far) as placed:
             there.check(placed)
             about = {"command": command, "labels": labels, "preset": given.get("used_preset")}
             cells = _run(placed, goal, limits, there, patience, out, quiet, about)
@@ -256,7 +261,9 @@ def one_of_two(positional: str | None, option: str | None) -> str:
 
 
 @contextmanager
-def _staged(trials: list[Trial], words: str | None, quiet: bool) -> Iterator[list[Trial]]:
+def _staged(
+    trials: list[Trial], words: str | None, quiet: bool, far: bool
+) -> Iterator[list[Trial]]:
     """The cells once for each storage, their data copied there for as long as they run."""
     if words is None:
         yield trials
@@ -266,6 +273,8 @@ def _staged(trials: list[Trial], words: str | None, quiet: bool) -> Iterator[lis
     from convdyno.data.staging import staged
 
     folders = parse.labelled("--stage-from", words)
+    if far:
+        raise UsageError(ONLY_HERE)
     if any(trial.data in SOURCES for trial in trials):
         raise UsageError("--stage-from copies real data: give them with --data PATH")
     paths = {trial: look_into(trial.data, split_of(trial))[0].path for trial in trials}

@@ -152,6 +152,11 @@ def check_order(order: Order, trials: list[Trial], given: dict[str, Any]) -> Non
         raise UsageError(
             f"--cores {given['cores']} and cpus-per-task={order.cpus} are the same thing: give one"
         )
+    if any(trial.processes == "host" and trial.hosts > 1 for trial in trials):
+        raise UsageError(
+            "srun makes a process for each device where there are several nodes: leave --processes "
+            "at device, or give nodes=1"
+        )
     counts = sorted({trial.devices for trial in trials})
     if order.gpu is None and len(counts) > 1 and any(trial.cores is None for trial in trials):
         raise UsageError(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convdyno.cli import options, parse
-from convdyno.errors import NothingMeasured
+from convdyno.errors import NothingMeasured, UsageError
 
 if TYPE_CHECKING:
     from convdyno.cli.plan import Plan
@@ -61,7 +61,7 @@ def sweep(
     Cells that are neighbours in the plan are measured in turns. SIGTERM and Ctrl-C end it after the
     turn that is being measured; nothing that was measured is lost, however it ends.
     """
-    from convdyno.cli.bench import FAR
+    from convdyno.cli.bench import FAR, ONLY_HERE
     from convdyno.cli.plan import make_plan, vocabulary
     from convdyno.cli.sweep_jobs import run_jobs
     from convdyno.cli.where import launcher
@@ -74,7 +74,10 @@ def sweep(
     given = _settings(wanted) | {"out": out, "as_json": as_json}
     with launcher(**{name: given[name] for name in FAR}, out=out, quiet=as_json) as there:
         plan = make_plan(wanted, file.name, there, given)
-        there.check([one.trial for one in plan.planned if one.trial.slurm is None])
+        here = [one.trial for one in plan.planned if one.trial.slurm is None]
+        if given["nodes"] is not None and any(trial.staged for trial in here):
+            raise UsageError(ONLY_HERE)
+        there.check(here)
         agenda = _agenda(plan, out, there.machine(), retry=retry is not None)
         run = _on_stage(agenda, given, there)
         if dry_run:

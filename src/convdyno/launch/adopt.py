@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from convdyno.errors import Refused, TrialFailed, UsageError
-from convdyno.launch.crew import Crew, Place, Team
+from convdyno.launch.crew import PING_SECONDS, Crew, Place, Team
 from convdyno.launch.death import Death
 from convdyno.launch.link import WORKER, Link, PipeLink, TetheredLines
 from convdyno.launch.local import environment
@@ -36,8 +36,8 @@ CALL_SECONDS = 60.0
 """How long ranks wait for each other at the beginning."""
 RETRY_SECONDS = 0.2
 CONNECT_SECONDS = 3.0
-TETHER_SECONDS = 60.0
-"""How long a lent worker lives when rank 0 falls silent."""
+KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""How soon a rank that waits for something to do notices that rank 0's machine is gone."""
 PORTS = range(20000, 30000)
 """Among them each job has one of its own, by its name."""
 LOCAL = "127.0.0.1"
@@ -128,13 +128,14 @@ def lend(member: Member) -> None:
         patience = 0.0
         with line, line.makefile("rb") as incoming, line.makefile("wb") as outgoing:
             first = b""
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(OSError):
                 first = incoming.readline()
             if not first:
                 return  # Rank 0 has closed: nothing more is wanted.
-            os.environ |= json.loads(first)["environment"]
+            order = json.loads(first)
+            given = os.environ | order["environment"]
             with contextlib.suppress(OSError):
-                Tether(WORKER, incoming, outgoing, TETHER_SECONDS).hold()
+                Tether(WORKER, incoming, outgoing, order["limit"], environment=given).hold()
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
     if patience:
@@ -173,9 +174,14 @@ class Hands:
             ) from None
         self._gather()
         others = [self._waiting[rank] for rank in range(1, member.size)]
+        here = socket.gethostname()
+        # Ranks beside this one see it by an address that is no use on other machines.
+        mine = next((other.mine for other in others if other.name != here), others[0].mine)
+        for other in others:
+            other.host = mine if other.name == here else other.host
         cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
         self._ranks = [
-            _Caller(self._server, others[0].mine, socket.gethostname(), cores, ""), *others
+            _Caller(self._server, mine, here, cores, ""), *others
         ]  # fmt: skip
 
     def check(self, trials: Sequence[Trial]) -> None:
@@ -218,7 +224,7 @@ class Hands:
             raise Refused(f"{self.member.starter} has made a process for each device already")
         if len(self._waiting) < self.member.size - 1:
             self._gather()
-        return Crew(self._connect(trial), self._places(trial), trial, rank_seconds)
+        return Crew(self._connect(trial, rank_seconds), self._places(trial), trial, rank_seconds)
 
     def close(self) -> None:
         """Let the others go."""
@@ -226,14 +232,15 @@ class Hands:
             caller.line.close()
         self._server.close()
 
-    def _connect(self, trial: Trial) -> Any:
+    def _connect(self, trial: Trial, rank_seconds: float) -> Any:
+        limit = max(rank_seconds, 4 * PING_SECONDS)
         order = iter(range(self.member.size))
 
         def connect(place: Place) -> Link:
             rank = next(order)
             if rank == 0:
                 return PipeLink(environment=environment(trial))
-            return SocketLink(self._waiting.pop(rank).line, environment(trial))
+            return SocketLink(self._waiting.pop(rank).line, environment(trial), limit)
 
         return connect
 
@@ -242,13 +249,16 @@ class Hands:
         places = []
         for rank, caller in enumerate(self._ranks):
             beside = [other for other in self._ranks if other.name == caller.name]
-            pinned = len(beside) > 1 and all(other.cores == caller.cores for other in beside)
+            shared = any(
+                set(other.cores) & set(caller.cores) for other in beside if other is not caller
+            )
             places.append(
                 Place(
                     host="" if self.member.local else caller.host,
                     local_rank=names[:rank].count(caller.name),
                     local_size=len(beside),
-                    cores=trial.cores if pinned else None,
+                    cores=trial.cores,
+                    apart=not shared,
                     interface="lo" if self.member.local and sys.platform == "linux" else None,
                     name=caller.name,
                 )
@@ -286,11 +296,12 @@ class Hands:
 class SocketLink:
     """A worker that another rank lends, held there by a tether."""
 
-    def __init__(self, line: socket.socket, environment: Mapping[str, str]) -> None:
+    def __init__(self, line: socket.socket, environment: Mapping[str, str], limit: float) -> None:
         self._line = line
         self._lines = TetheredLines()
         line.setblocking(True)
-        line.sendall(json.dumps({"environment": dict(environment)}).encode() + b"\n")
+        order = {"environment": dict(environment), "limit": limit}
+        line.sendall(json.dumps(order).encode() + b"\n")
 
     def fileno(self) -> int:
         """The connection."""
@@ -300,6 +311,14 @@ class SocketLink:
         """One command."""
         with contextlib.suppress(OSError):
             self._line.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
+
+    def ping(self) -> None:
+        """To the tether."""
+        self.send("ping")
+
+    def ended(self) -> bool:
+        """The tether tells."""
+        return False
 
     def receive(self) -> list[dict[str, Any]] | None:
         """What has come; None when the worker has ended or its connection is gone."""
@@ -352,6 +371,10 @@ def _call(member: Member, patience: float) -> socket.socket | None:
             time.sleep(RETRY_SECONDS if last else 0.0)
     line.settimeout(None)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if hasattr(socket, name):
+            line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     about = {
         "rank": member.rank, "token": member.token, "name": socket.gethostname(), "cores": cores

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from convdyno import __version__
 from convdyno.errors import TrialFailed
 from convdyno.launch.link import DOING, Link, died_while
 from convdyno.results.record import Block, Peak, Rank
@@ -28,6 +29,8 @@ STARTING = 3
 """Times as long while it starts: importing a framework may leave it no breath."""
 PING_SECONDS = 5.0
 """How often far workers hear that somebody still wants them."""
+STRUCK = ("SIGKILL", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE")
+"""Signals that end a rank for a reason of its own, not because another one is gone."""
 LAST_WORDS_SECONDS = 1.5
 """How long the others are listened to once one has failed: the cause may speak last."""
 
@@ -111,6 +114,8 @@ class Place:
     interface: str | None = None
     name: str = ""
     """What people call the host, where that is not its address."""
+    apart: bool = False
+    """Whether it is allowed other cores than the ranks beside it already."""
 
     @property
     def called(self) -> str:
@@ -122,7 +127,7 @@ class Place:
         """The numbers of its cores among those that its host allows."""
         if self.cores is None:
             return None
-        first = self.local_rank * self.cores
+        first = 0 if self.apart else self.local_rank * self.cores
         return list(range(first, first + self.cores))
 
 
@@ -200,7 +205,6 @@ class Crew:
     def _meet(self, silence: float, until: float | None) -> None:
         """Let everybody say where they are, tell all of all, and let their engines connect."""
         self._joined = True
-        asked = time.time()
         self._tell_each("greet", [
             {
                 "pins": place.pins,
@@ -211,7 +215,13 @@ class Crew:
             for place in self._places
         ])  # fmt: skip
         greeted = self._answers("greet", silence, until)
-        middle = (asked + time.time()) / 2
+        for rank, one in enumerate(greeted):
+            if one["convdyno"] != __version__:
+                raise TrialFailed(
+                    "refused",
+                    f"{self._who(rank)} has convdyno {one['convdyno']}, and this is {__version__}: "
+                    "install the same on all hosts",
+                )
         peers = [
             f"{place.host or '127.0.0.1'}:{one['ports'][0]}"
             for place, one in zip(self._places, greeted, strict=True)
@@ -246,7 +256,7 @@ class Crew:
                 visible=one["visible"],
                 allocated=one["allocated"],
                 cores=tuple(one["cores"]),
-                clock_skew_seconds=one["time"] - middle if place.host else None,
+                clock_skew_seconds=one["skew"] if place.host else None,
             )
             for rank, (place, one) in enumerate(zip(self._places, greeted, strict=True))
         )
@@ -279,6 +289,13 @@ class Crew:
         """The next line of one rank, while all are listened to."""
         last = time.monotonic()
         while not self._unread[rank]:
+            ended = [n for n, link in enumerate(self._links) if link.ended()]
+            # Before anybody is called silent: this process itself may have been stopped for long.
+            if self._listen(doing, 0.0, until):
+                last = time.monotonic()
+                continue
+            if gone := [n for n in ended if n not in self._closed]:
+                raise self._cause(doing, gone[0], None)
             now = time.monotonic()
             if until is not None and now >= until:
                 raise OutOfTime(doing)
@@ -320,6 +337,8 @@ class Crew:
                 if event["event"] == "alive":
                     self._said[rank] = event["said"]
                 else:
+                    if event["event"] == "greeted":
+                        event["skew"] = event["time"] - time.time()
                     progress = True
                     self._unread[rank].append(event)
                     if event["event"] == "closed":
@@ -327,7 +346,7 @@ class Crew:
         if time.monotonic() - self._pinged > PING_SECONDS:
             self._pinged = time.monotonic()
             for link in self._links:
-                link.send("ping")
+                link.ping()
         return progress
 
     def _cause(self, doing: str, rank: int, failed: dict[str, Any] | None) -> TrialFailed:
@@ -349,8 +368,15 @@ class Crew:
                 for event in received or ():
                     if event["event"] == "failed":
                         found[key.data] = event
+        for n, link in enumerate(self._links):
+            if n not in found and n not in self._closed and link.ended():
+                found[n] = None
         deaths = {n: self._links[n].death() for n, event in found.items() if event is None}
-        killed = [n for n, (status, how) in deaths.items() if status == "oom" or "SIGKILL" in how]
+        killed = [
+            n
+            for n, (status, how) in deaths.items()
+            if status == "oom" or any(name in how for name in STRUCK)
+        ]
         spoke = [n for n, event in found.items() if event is not None]
         refused = [n for n in spoke if found[n]["status"] != "failed"]  # type: ignore[index]
         guilty = (killed or refused or [n for n in deaths if n == rank] or spoke or [rank])[0]
@@ -379,6 +405,7 @@ class Crew:
         independent = self._trial.exchange == "independent" or self._trial.mode == "infer"
         match whole["event"]:
             case "opened":
+                self._same_network(answers)
                 self._note(device=[a["settings"]["device"] for a in answers])
                 warnings = [w for a in answers for w in a["settings"]["warnings"]]
                 whole["settings"] = whole["settings"] | {"warnings": list(dict.fromkeys(warnings))}
@@ -405,6 +432,16 @@ class Crew:
                     self._note(**{name: [a[name] for a in answers]})
                     whole[name] = max((a[name] for a in answers if a[name]), default=None)
         return whole
+
+    def _same_network(self, answers: list[dict[str, Any]]) -> None:
+        first = answers[0]["network"]["digest"]
+        for rank, answer in enumerate(answers):
+            if (other := answer["network"]["digest"]) != first:
+                raise TrialFailed(
+                    "refused",
+                    f"{self._who(rank)} makes another network of {self._trial.network!r} than "
+                    f"rank 0 ({other[:12]}, there {first[:12]})",
+                )
 
     def _note(self, **columns: Sequence[Any]) -> None:
         self.ranks = tuple(

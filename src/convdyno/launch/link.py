@@ -50,8 +50,14 @@ class Link(Protocol):
     def send(self, do: str, **more: Any) -> None:
         """One command; whether it arrives shows in what is received."""
 
+    def ping(self) -> None:
+        """Say that somebody is here, if the worker is held by that."""
+
     def receive(self) -> list[dict[str, Any]] | None:
         """What has come in the meantime; None when nothing ever will again."""
+
+    def ended(self) -> bool:
+        """Whether the worker is known to have ended, though its line may still be open."""
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the worker and everything that it started, as far as that reaches."""
@@ -141,6 +147,13 @@ class PipeLink:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps({"do": do, **more}).encode() + b"\n")
             self.process.stdin.flush()
+
+    def ping(self) -> None:
+        """It ends with its parent anyway."""
+
+    def ended(self) -> bool:
+        """Though what it has started may hold its output open."""
+        return self.process.poll() is not None
 
     def receive(self) -> list[dict[str, Any]] | None:
         """What it has said in the meantime; None when it has closed its output."""

@@ -128,6 +128,9 @@ class Here:
 
     def cores(self, most: int, device: str) -> int | None:
         """An equal share for each device, in one-device cells too: devices are added to that."""
+        if facts.uses_gpus(device) and most > (have := len(facts.visible_gpus())):
+            many = "1 GPU" if have == 1 else f"{have} GPUs"
+            raise Refused(f"{most} devices were asked for, and this machine has {many}")
         if most == 1 or facts.uses_gpus(device):
             return None
         here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
@@ -149,9 +152,7 @@ class Here:
 
 def places(trial: Trial, host: str = "") -> list[Place]:
     """A place for each process of a trial on one machine, with cores of its own if it wants any."""
-    devices = trial.devices // trial.hosts
-    count = 1 if trial.processes == "host" else devices
-    cores = trial.cores and trial.cores * devices // count
+    count, cores = trial.processes_per_host, trial.cores_per_process
     loop = ("lo" if sys.platform == "linux" else "lo0") if not host else None
     return [
         Place(host, local_rank=n, local_size=count, cores=cores, interface=loop)

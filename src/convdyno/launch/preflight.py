@@ -180,6 +180,11 @@ def _unknown(host: FarHost) -> Iterator[str]:
     address, name = host.facts["address"], host.name
     if address is None:
         yield f"it does not know the name {name!r} that the nodes file gives it"
+    elif ipaddress.ip_address(address).version == 6:
+        yield (
+            f"its name {name!r} stands for {address} there, and ranks meet over IPv4: "
+            "give the hosts IPv4 addresses"
+        )
     elif ipaddress.ip_address(address).is_loopback:
         yield (
             f"its name {name!r} stands for {address} there, where the other hosts cannot reach it: "

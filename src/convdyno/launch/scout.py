@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import select
 import shutil
 import signal
@@ -35,6 +36,7 @@ from typing import Any
 
 CORE = ["numpy", "psutil", "pydantic", "safetensors"]
 """What every worker imports."""
+BUNDLE = re.compile(r"convdyno-[^/]+-[0-9a-f]{12}")
 KEEP_SECONDS = 30 * 24 * 3600
 """How long a bundle that nobody uses stays."""
 MISSING = """
@@ -161,9 +163,10 @@ def unpacked(root: Path, name: str, file: str, size: int, constraints: str) -> P
 
 
 def forget_old(root: Path) -> None:
-    """Remove the bundles that nobody has used for a long time."""
+    """Remove the bundles that nobody has used for a long time, and nothing else."""
     for other in root.glob("convdyno-*"):
-        if time.time() - other.stat().st_mtime > KEEP_SECONDS:
+        ours = BUNDLE.fullmatch(other.name) and (other / "constraints.txt").is_file()
+        if ours and time.time() - other.stat().st_mtime > KEEP_SECONDS:
             shutil.rmtree(other, ignore_errors=True)
 
 

@@ -122,7 +122,7 @@ class Order:
         for name in self._gpu_options():
             count = trial.devices if name == "gpus" else trial.devices // trial.hosts
             found[name] = _counted(name, self.options[name], count)
-        cores = trial.cores or self.cpus
+        cores = trial.cores_per_process or self.cpus
         return found | ({"cpus-per-task": str(cores)} if cores else {})
 
     def _gpu_options(self) -> list[str]:
@@ -159,7 +159,7 @@ def kinds(orders: Sequence[Order]) -> list[str]:
 
 def tasks_of(trial: Trial) -> int:
     """How many processes a trial's job starts."""
-    return trial.hosts if trial.processes == "host" else trial.devices
+    return trial.hosts * trial.processes_per_host
 
 
 def read_order(text: str) -> Order:

@@ -146,6 +146,14 @@ class FarLink(PipeLink):
             self._asked = time.monotonic()
             self.send("end")
 
+    def ping(self) -> None:
+        """To the tether."""
+        self.send("ping")
+
+    def ended(self) -> bool:
+        """The tether tells."""
+        return False
+
     def nudge(self) -> None:
         """Through the tether."""
         self.send("nudge")
@@ -192,14 +200,14 @@ class FarLink(PipeLink):
 
 
 def _places(host: FarHost, trial: Trial) -> list[Place]:
-    count = 1 if trial.processes == "host" else trial.devices // trial.hosts
+    count = trial.processes_per_host
     alone = trial.hosts == 1
     return [
         Place(
             host="127.0.0.1" if alone else host.facts["address"],
             local_rank=number,
             local_size=count,
-            cores=trial.cores,
+            cores=trial.cores_per_process,
             interface="lo" if alone else host.facts["interface"],
             name=host.name,
         )

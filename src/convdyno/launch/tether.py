@@ -24,7 +24,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,6 +47,7 @@ class Tether:
         outgoing: BinaryIO,
         limit: float,
         folder: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._incoming, self._outgoing, self._limit = incoming, outgoing, limit
         self._oom_kills = oom_kills()
@@ -54,7 +55,7 @@ class Tether:
         _take_in_orphans()
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder,
-            start_new_session=True,
+            start_new_session=True, env=environment,
         )  # fmt: skip
 
     def hold(self) -> int:

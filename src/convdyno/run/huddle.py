@@ -57,6 +57,10 @@ class Huddle:
         """What rank 0 said."""
         return self.gather(value)[0]
 
+    def worst(self, value: int) -> int:
+        """The largest that anybody said."""
+        return max(self.gather(value))
+
     def close(self) -> None:
         """Hang up."""
         for line in self._lines:

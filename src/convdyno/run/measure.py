@@ -45,6 +45,8 @@ class Meter:
     """The seconds so far in which steps waited for data, where they read any."""
     agree: Callable[[Any], Any] = lambda own: own
     """What rank 0 says: ranks that run together begin blocks together and decide alike."""
+    worst: Callable[[int], int] = lambda own: own
+    """The largest that any rank says."""
     siblings: tuple[psutil.Process, ...] = ()
     """Other ranks on the same machine: what they use is not used by strangers."""
     joules: Joules = UNCOUNTED
@@ -94,7 +96,7 @@ class Meter:
                 self.run(1)
                 self.wait()
             measured = [self.block(turn) for _ in range(blocks)]
-            again = self.agree(sum(block.contaminated for block in measured))
+            again = self.worst(sum(block.contaminated for block in measured))
             return measured + [self.block(turn) for _ in range(again)]
 
     def _time_all(self, steps: int) -> float:

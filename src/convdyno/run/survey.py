@@ -65,6 +65,7 @@ def whereabouts(name: str) -> tuple[str | None, str | None]:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
         return None, None
+    found.sort(key=lambda one: one[0] != socket.AF_INET)  # By which engines find each other.
     addresses = [str(place[0]) for *_, place in found]
     for interface, own in psutil.net_if_addrs().items():
         for one in own:

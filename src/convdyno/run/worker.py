@@ -105,7 +105,7 @@ class Worker:
         from convdyno.run.measure import siblings
 
         threading.Thread(target=self._beat, daemon=True).start()
-        self.world, self.trial = World.model_validate(world), Trial.model_validate(trial)
+        self.world, self.trial = _settled(World.model_validate(world)), Trial.model_validate(trial)
         self._import(self.trial.engine)
         self.huddle = Huddle(self.world)
         self.siblings = siblings(self.huddle)
@@ -140,7 +140,8 @@ class Worker:
         self.meter = Meter(feed.run, session.wait, session.clock, trial_.latency, feed.waited)
         self.meter.joules = find(session.settings.device, trial_.devices // self.world.size or 1)
         if self.huddle:
-            self.meter.agree, self.meter.siblings = self.huddle.agree, self.siblings
+            self.meter.agree, self.meter.worst = self.huddle.agree, self.huddle.worst
+            self.meter.siblings = self.siblings
             self.meter.joules = shared_joules(self.huddle, self.world.rank, self.meter.joules)
         first = self.meter.block()
         self.first_loss = self._loss()
@@ -368,6 +369,15 @@ def _failure(worker: Worker, error: Exception) -> dict[str, Any]:
     text = str(error).strip() or type(error).__name__
     kind = "" if isinstance(error, ConvdynoError) else f"{type(error).__name__}: "
     return {"status": "failed", "reason": kind + text.splitlines()[0]}
+
+
+def _settled(world: World) -> World:
+    """A world of several machines with the interface of this one's address, if nobody named it."""
+    from convdyno.run.survey import whereabouts
+
+    if world.alone or world.interface is not None:
+        return world
+    return world.model_copy(update={"interface": whereabouts(world.host)[1]})
 
 
 def _claim_output() -> TextIO:

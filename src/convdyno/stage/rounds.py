@@ -290,8 +290,8 @@ class Stage:
             act(seat)
         except TrialFailed as failure:
             seats.remove(seat)
-            seat.worker.end()
             self._fail(seat.cell, failure)
+            seat.worker.end()
 
     def _note(self, seat: Seat) -> None:
         """Put the seat's process, as far as it has come, into the cell's record, on disk."""

@@ -155,6 +155,17 @@ class Trial(_Frozen):
         return self.batch * self.devices
 
     @property
+    def processes_per_host(self) -> int:
+        """How many processes run on each machine."""
+        return 1 if self.processes == "host" else self.devices // self.hosts
+
+    @property
+    def cores_per_process(self) -> int | None:
+        """CPU cores of all devices that a process has, where they are given."""
+        devices = self.devices // self.hosts // self.processes_per_host
+        return self.cores and self.cores * devices
+
+    @property
     def crewed(self) -> bool:
         """Whether it needs more than one plain process that has the machine to itself."""
         return self.devices > 1 or self.cores is not None
