@@ -88,7 +88,7 @@ def test_a_slow_link_is_what_limits_a_network_of_many_weights(convdyno: Any, hos
     words = ("bench", "vgg11", "--engine", "torch", "--width", "0.25", "--image-size", "64")
     words += ("--classes", "10", "--batch", "64", "--exchange", "default,independent")
     words += ("--threads", "1")
-    words += ("--rounds", "3", "--budget", "100s", "--within", "30%", *over(hosts, 2))
+    words += ("--rounds", "3", "--budget", "4m", "--within", "30%", *over(hosts, 2))
     for name in ("n1", "n2"):
         hosts[name].shape("100mbit")
     slow = _limit(convdyno(*words, "--json"))
