@@ -245,3 +245,21 @@ def test_cells_that_are_parted_when_taken_up_are_no_longer_one_run(tmp_path: Pat
     a_run(tmp_path, plan(1, 2, 3, 4), Troupe(), together=2)
     runs = {batch: record.run for batch, record in records(tmp_path).items()}
     assert runs[1] == runs[2] != runs[3] == runs[4]
+
+
+def test_cells_that_went_on_one_after_the_other_are_no_longer_one_run(tmp_path: Path) -> None:
+    stopped = Troupe(at_turn={4: lambda: os.kill(os.getpid(), signal.SIGTERM)})
+    a_run(tmp_path, plan(1, 2), stopped)
+    a_run(tmp_path, plan(1), Troupe())
+    a_run(tmp_path, plan(1, 2), Troupe())
+    one, two = records(tmp_path).values()
+    assert rounds(one) == rounds(two)
+    assert one.run != two.run
+
+
+def test_a_cell_that_was_measured_alone_is_no_longer_of_the_run_of_its_neighbours(
+    tmp_path: Path,
+) -> None:
+    a_run(tmp_path, plan(1, 2, 3), Troupe(crowd=2))
+    runs = {batch: record.run for batch, record in records(tmp_path).items()}
+    assert len(set(runs.values())) == 2

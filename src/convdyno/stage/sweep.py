@@ -165,7 +165,7 @@ class SweepRun:
             finally:
                 self._preparing = False
             cells = [self._cell(one, trial) for one, trial in zip(group, placed, strict=True)]
-            self._part(cells, group)
+            self._part(cells)
             budget = means.limits.budget_seconds * len(cells)
             limits = replace(means.limits, budget_seconds=budget)
             stage = Stage(cells, means.goal, limits, self._store, means.narrator, means.start)
@@ -202,10 +202,10 @@ class SweepRun:
         labels = record.labels | one.labels
         return record.but(reason=None, command=self._means.command, labels=labels)
 
-    def _part(self, cells: list[Cell], group: list[Planned]) -> None:
+    def _part(self, cells: list[Cell]) -> None:
         """Let only those be known as one run that are measured in turns from now on, too."""
-        others = [one for one in self.agenda.left if one not in group]
-        parted = {one.former.run for one in others if one.former and one.former.run}
+        here = {cell.record.id for cell in cells}
+        parted = {head.run for head in self.agenda.heads if head.run and head.id not in here}
         again = secrets.token_hex(2)
         for cell in cells:
             if cell.record.run in parted:
