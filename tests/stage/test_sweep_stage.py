@@ -17,7 +17,7 @@ from convdyno.results.record import Record
 from convdyno.results.store import Store
 from convdyno.stage.agenda import Agenda, Planned
 from convdyno.stage.rounds import Limits
-from convdyno.stage.sweep import Means, SweepRun
+from convdyno.stage.sweep import CROWDED, Means, SweepRun
 from convdyno.stats.figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial, make_trial
@@ -191,6 +191,31 @@ def test_no_room_beside_others_is_no_result_before_it_was_tried_alone(tmp_path: 
     found = records(tmp_path)
     assert {r.status for r in found.values()} == {"ok"}
     assert run.agenda.count("done") == 6
+
+
+def test_no_room_for_a_turn_beside_others_is_no_result_either(tmp_path: Path) -> None:
+    a_run(tmp_path, plan(1, 2, 3), Troupe(crowd=1))
+    assert {r.status for r in records(tmp_path).values()} == {"ok"}
+
+
+def test_no_room_beside_others_is_no_result_however_it_ends(tmp_path: Path) -> None:
+    """What is on the disk at any instant is what a kill would leave."""
+    seen: list[Record] = []
+
+    def stop() -> None:
+        seen.extend(Store(tmp_path).records())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    a_run(tmp_path, plan(1, 2), Troupe(crowd=1, at_turn={2: stop}))
+    assert [(r.status, r.reason) for r in seen] == [("interrupted", CROWDED)]
+    assert {r.status for r in records(tmp_path).values()} == {"interrupted"}
+    a_run(tmp_path, plan(1, 2), Troupe())
+    assert {r.status for r in records(tmp_path).values()} == {"ok"}
+
+
+def test_no_room_for_a_turn_even_alone_is_a_result(tmp_path: Path) -> None:
+    a_run(tmp_path, plan(1, 2), Troupe(crowd=0))
+    assert {b: r.status for b, r in records(tmp_path).items()} == {1: "oom", 2: "skipped"}
 
 
 def test_no_room_even_alone_is_a_result(tmp_path: Path) -> None:

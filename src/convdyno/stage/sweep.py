@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from convdyno.errors import TrialFailed
 from convdyno.launch.crew import Team
 from convdyno.results import machines
 from convdyno.results.claims import Claim, claim
@@ -62,6 +63,15 @@ class Means:
     """Of the order."""
     narrator: Narrator = field(default_factory=Narrator)
     quiet: bool = False
+
+
+class Crowd(Stage):
+    """Several cells: one without room beside others is tried alone before that is a result."""
+
+    def _fail(self, cell: Cell, failure: TrialFailed) -> None:
+        if failure.status == "oom":
+            failure = TrialFailed("interrupted", CROWDED)
+        super()._fail(cell, failure)
 
 
 class SweepRun:
@@ -168,16 +178,14 @@ class SweepRun:
             self._part(cells)
             budget = means.limits.budget_seconds * len(cells)
             limits = replace(means.limits, budget_seconds=budget)
-            stage = Stage(cells, means.goal, limits, self._store, means.narrator, means.start)
+            kind = Crowd if len(cells) > 1 else Stage
+            stage = kind(cells, means.goal, limits, self._store, means.narrator, means.start)
             self._stage = stage
             try:
                 self._heed()
                 stage.run()
             finally:
                 self._stage = None
-            if len(cells) > 1:
-                for cell in cells:
-                    self._forgive(cell)
         return cells
 
     def _cell(self, one: Planned, placed: Trial) -> Cell:
@@ -228,12 +236,6 @@ class SweepRun:
         self._store.write(record)
         self._say(f"{one.trial.label} is skipped: {reason}")
         return True
-
-    def _forgive(self, cell: Cell) -> None:
-        """A cell that had no memory beside others is to be tried alone before that is a result."""
-        if cell.record.status == "oom":
-            cell.record = cell.record.but(status="interrupted", reason=CROWDED)
-            self._store.write(cell.record)
 
     def _look(self) -> None:
         """How everything stands now."""
