@@ -40,6 +40,8 @@ class Planned:
     former: Head | None = None
     """The latest record, even one that does not count because it is to be tried again."""
     reason: str = ""
+    taken: bool = False
+    """Whether another process has it."""
 
     @cached_property
     def kin(self) -> str:
@@ -123,6 +125,8 @@ class Agenda:
                 one.standing = "skipped"
             case _:
                 one.standing = "failed"
+        if one.taken and one.standing in OPEN:
+            one.standing = "elsewhere"
 
     def _is_old(self, head: Head) -> bool:
         return (head.id, head.created) in self._old

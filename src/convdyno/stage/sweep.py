@@ -104,10 +104,9 @@ class SweepRun:
                 self.signal = self.signal or signal.SIGINT
             finally:
                 self._means.narrator.clear()
-        self._look()
         for one in busy:
-            if one.standing in OPEN:
-                one.standing = "elsewhere"
+            one.taken = True
+        self._look()
 
     def seconds_left(self, groups: Iterable[list[Planned]]) -> tuple[float | None, float]:
         """How long these will take: as cells took so far, if any did; and at the most."""
