@@ -172,6 +172,19 @@ def test_records_of_earlier_are_a_base_that_is_not_paired(convdyno: Any, tmp_pat
     assert "was measured on elsewhere" in far.err
 
 
+def test_a_base_among_records_of_other_machines_is_that_of_this_one(
+    convdyno: Any, tmp_path: Path
+) -> None:
+    bench = ("bench", "trivial", "--engine", "clockwork", *device(0.002), "--budget", "60s")
+    assert convdyno(*bench, "--out", "main").code == 0
+    (own,) = Store(tmp_path / "main").records()
+    other = own.but(id=f"9{own.id}", machine=own.machine | {"host": "elsewhere"})
+    Store(tmp_path / "main").write(other)
+    outcome = convdyno("gate", "--base", "main", "--no-floor", "--budget", "60s", "--json")
+    assert outcome.code == 0
+    assert only(outcome)["base"]["id"] == own.id
+
+
 def test_the_noise_floor_is_measured_once_and_refuses_what_lies_below(
     convdyno: Any, tmp_path: Path
 ) -> None:

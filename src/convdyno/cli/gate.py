@@ -159,15 +159,14 @@ def _bouts(base: Base, given: dict[str, Any], *, floor_only: bool) -> list[Bout]
     from convdyno.results import facts
     from convdyno.stage.gate import Side
 
-    words = as_bench_has_them(given)
-    records = stored_records(base.stored) if base.stored is not None else []
+    words, machine = as_bench_has_them(given), facts.machine()
+    records = stored_records(base.stored, machine) if base.stored is not None else []
     if records and not (words["networks"] or words["network"]):
         trials = [record.trial for record in records]
     else:
         trials = _trials(words, base)
     bases: Sequence[Side | Record | None] = [None] * len(trials)
     if base.stored is not None:
-        machine = facts.machine()
         bases = [base_of(trial, records, base.stored, machine) for trial in trials]
     elif not floor_only:
         there = Here() if base.command is None else Here(base.command)
