@@ -151,6 +151,14 @@ def test_rounds_of_other_versions_are_replaced_not_mixed(tmp_path: Path) -> None
     assert len(rounds(record)) >= 3
 
 
+def test_the_peak_is_probed_again_if_its_round_was_replaced(tmp_path: Path) -> None:
+    stopped = Troupe(at_turn={3: lambda: os.kill(os.getpid(), signal.SIGTERM)})
+    a_run(tmp_path, plan(1), stopped)
+    assert records(tmp_path)[1].peaks
+    a_run(tmp_path, plan(1), Troupe(versions={"made-up": "2"}))
+    assert records(tmp_path)[1].peaks
+
+
 def test_another_machine_does_not_take_a_record_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
