@@ -208,6 +208,23 @@ def test_the_noise_floor_is_measured_once_and_refuses_what_lies_below(
     assert kept.stat().st_mtime_ns > before
 
 
+def test_without_a_noise_floor_the_reason_is_told_and_its_time_is_gone(convdyno: Any) -> None:
+    words = (*GATE[:-1], "--device", "step=0.002;fail=crash;at=20")
+    alone = convdyno(*words, "--floor")
+    assert alone.code == 4
+    assert "no noise floor: the worker died (SIGSEGV)" in alone.err
+    outcome = convdyno(*words, "--base-set", "device=step=0.002")
+    assert outcome.code == 1
+    assert "no noise floor: the worker died (SIGSEGV)" in outcome.err
+    assert "the budget of 0:5" in outcome.err, "of one minute"
+
+
+def test_a_noise_floor_needs_time_for_two_rounds(convdyno: Any) -> None:
+    outcome = convdyno(*GATE, *device(0.002), "--floor", "--budget", "0.05s")
+    assert outcome.code == 4
+    assert "no noise floor: 0.05 s were too short for two rounds" in outcome.err
+
+
 def test_ctrl_c_is_not_taken_for_a_regression(tmp_path: Path) -> None:
     words = (*BLIND[:-2], "--no-floor", "--device", "clock=real", "--base-set", "threads=1")
     with subprocess.Popen(

@@ -226,16 +226,16 @@ def _find_floor(arena: Arena, bout: Bout, terms: Terms, *, anew: bool, quiet: bo
                 f"{trial.label}: measuring the noise floor, which takes {clock(seconds)} at most"
                 + ("" if anew else " and is kept")
             )
-        found = arena.floor(bout.candidate, seconds, arena.goal.within if anew else 1.0)
-        if found is None and anew:
-            raise NothingMeasured(
-                f"no noise floor: {bout.seconds:g} s were too short for two rounds of {trial.label}"
-            )
+        control = arena.floor(bout.candidate, seconds, arena.goal.within if anew else 1.0)
+        bout.seconds -= 0 if anew else min(seconds, control.seconds)
+        found = control.floor
         if found is None:
-            arena.narrator.say(f"{trial.label}: {seconds:g} s were too short for a noise floor")
+            sentence = f"{trial.label}: no noise floor: {control.reason}"
+            if anew:
+                raise NothingMeasured(sentence)
+            arena.narrator.say(sentence)
             return
         found.write(folder)
-        bout.seconds -= 0 if anew else min(seconds, found.seconds)
     fitting = int(bout.seconds / found.seconds_per_round)
     least, most = arena.goal.minimum_rounds, arena.goal.maximum_rounds
     shown = len(found.log_ratios) if anew else max(least, min(most, fitting))
