@@ -172,6 +172,19 @@ def test_records_of_earlier_are_a_base_that_is_not_paired(convdyno: Any, tmp_pat
     assert "was measured on elsewhere" in far.err
 
 
+def test_a_base_among_records_of_other_machines_is_that_of_this_one(
+    convdyno: Any, tmp_path: Path
+) -> None:
+    bench = ("bench", "trivial", "--engine", "clockwork", *device(0.002), "--budget", "60s")
+    assert convdyno(*bench, "--out", "main").code == 0
+    (own,) = Store(tmp_path / "main").records()
+    other = own.but(id=f"9{own.id}", machine=own.machine | {"host": "elsewhere"})
+    Store(tmp_path / "main").write(other)
+    outcome = convdyno("gate", "--base", "main", "--no-floor", "--budget", "60s", "--json")
+    assert outcome.code == 0
+    assert only(outcome)["base"]["id"] == own.id
+
+
 def test_the_noise_floor_is_measured_once_and_refuses_what_lies_below(
     convdyno: Any, tmp_path: Path
 ) -> None:
@@ -193,6 +206,23 @@ def test_the_noise_floor_is_measured_once_and_refuses_what_lies_below(
     assert anew.code == 0
     assert len(anew.json["floors"][0]["log_ratios"]) >= 5
     assert kept.stat().st_mtime_ns > before
+
+
+def test_without_a_noise_floor_the_reason_is_told_and_its_time_is_gone(convdyno: Any) -> None:
+    words = (*GATE[:-1], "--device", "step=0.002;fail=crash;at=20")
+    alone = convdyno(*words, "--floor")
+    assert alone.code == 4
+    assert "no noise floor: the worker died (SIGSEGV)" in alone.err
+    outcome = convdyno(*words, "--base-set", "device=step=0.002")
+    assert outcome.code == 1
+    assert "no noise floor: the worker died (SIGSEGV)" in outcome.err
+    assert "the budget of 0:5" in outcome.err, "of one minute"
+
+
+def test_a_noise_floor_needs_time_for_two_rounds(convdyno: Any) -> None:
+    outcome = convdyno(*GATE, *device(0.002), "--floor", "--budget", "0.05s")
+    assert outcome.code == 4
+    assert "no noise floor: 0.05 s were too short for two rounds" in outcome.err
 
 
 def test_ctrl_c_is_not_taken_for_a_regression(tmp_path: Path) -> None:

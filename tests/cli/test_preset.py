@@ -62,7 +62,7 @@ def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
 
 def test_what_is_given_is_told_from_what_is_not() -> None:
     given = {"batch": "8", "layout": "auto", "threads": "auto", "compile": "auto"}
-    words = ["trivial", "--batch", "8", "--layout=auto"]
+    words = ["trivial", "--batch", "8", "--layout=auto", "--label", "threads=2", "compile"]
     found = explicit(given, words)
     assert {"batch", "layout"} <= found
     assert not {"threads", "compile"} & found

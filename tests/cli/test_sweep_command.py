@@ -13,6 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
+from convdyno.results.claims import Claim, claim
+from convdyno.results.machines import cell_name
 from convdyno.results.store import Store
 
 SWEEP = """
@@ -221,3 +223,25 @@ def test_two_sweeps_on_one_store_measure_every_cell_once(file: Path, tmp_path: P
     assert all(record.status == "ok" and len(record.measured) >= 3 for record in records)
     for record in records:
         assert len({process.round for process in record.processes}) == len(record.processes)
+
+
+def test_a_job_that_another_sweep_is_submitting_is_not_over(
+    convdyno: Any, file: Path, tmp_path: Path
+) -> None:
+    words = ("sweep", "sweep.toml", "--set", "batch=1", "--set", "precision=fp32")
+    words += ("--set", "slurm=partition=GPU,time=15")
+    (trial,) = convdyno(*words, "--dry-run", "--json").json["trials"]
+    name = cell_name(trial["digest"], trial["trial"]["slurm"])
+    taken = claim(tmp_path / "results", name, 60)
+    assert isinstance(taken, Claim)
+    outcome = convdyno(*words)
+    taken.release()
+    assert outcome.code == 3
+    assert f"is being submitted by process {os.getpid()}" in outcome.err
+    assert "1 cell being measured by another process" in outcome.out
+
+
+def test_a_cell_that_is_left_says_why(convdyno: Any, file: Path) -> None:
+    outcome = convdyno("sweep", "sweep.toml", "--set", "batch=1", "--set", "budget=0.05s")
+    assert outcome.code == 4
+    assert "2 cells not measured to the end: the budget ended while" in outcome.err

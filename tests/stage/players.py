@@ -20,6 +20,8 @@ class Troupe:
     """Starts players, so many at the same time as have room, up to the largest batch that fits."""
 
     room: int = 100
+    crowd: int = 100
+    """How many at the same time have room for a turn."""
     largest: int = 10**9
     versions: dict[str, str] = field(default_factory=lambda: {"made-up": "1"})
     alive: list[Player] = field(default_factory=list)
@@ -66,6 +68,8 @@ class Player:
                 return {"steady": True, "warmup_seconds": 0.1, "warmup": [_block(0)]}
             case "measure":
                 troupe.turns += 1
+                if len(troupe.alive) > troupe.crowd:
+                    raise TrialFailed("oom", f"no room for a turn of {self._trial.batch}")
                 troupe.at_turn.get(troupe.turns, lambda: None)()
                 return {"blocks": [_block(more["turn"])], "last_loss": 1.0, "recompilations": 0}
             case "probe":

@@ -17,7 +17,7 @@ from convdyno.results.record import Record
 from convdyno.results.store import Store
 from convdyno.stage.agenda import Agenda, Planned
 from convdyno.stage.rounds import Limits
-from convdyno.stage.sweep import Means, SweepRun
+from convdyno.stage.sweep import CROWDED, Means, SweepRun
 from convdyno.stats.figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial, make_trial
@@ -151,6 +151,14 @@ def test_rounds_of_other_versions_are_replaced_not_mixed(tmp_path: Path) -> None
     assert len(rounds(record)) >= 3
 
 
+def test_the_peak_is_probed_again_if_its_round_was_replaced(tmp_path: Path) -> None:
+    stopped = Troupe(at_turn={3: lambda: os.kill(os.getpid(), signal.SIGTERM)})
+    a_run(tmp_path, plan(1), stopped)
+    assert records(tmp_path)[1].peaks
+    a_run(tmp_path, plan(1), Troupe(versions={"made-up": "2"}))
+    assert records(tmp_path)[1].peaks
+
+
 def test_another_machine_does_not_take_a_record_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +199,31 @@ def test_no_room_beside_others_is_no_result_before_it_was_tried_alone(tmp_path: 
     found = records(tmp_path)
     assert {r.status for r in found.values()} == {"ok"}
     assert run.agenda.count("done") == 6
+
+
+def test_no_room_for_a_turn_beside_others_is_no_result_either(tmp_path: Path) -> None:
+    a_run(tmp_path, plan(1, 2, 3), Troupe(crowd=1))
+    assert {r.status for r in records(tmp_path).values()} == {"ok"}
+
+
+def test_no_room_beside_others_is_no_result_however_it_ends(tmp_path: Path) -> None:
+    """What is on the disk at any instant is what a kill would leave."""
+    seen: list[Record] = []
+
+    def stop() -> None:
+        seen.extend(Store(tmp_path).records())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    a_run(tmp_path, plan(1, 2), Troupe(crowd=1, at_turn={2: stop}))
+    assert [(r.status, r.reason) for r in seen] == [("interrupted", CROWDED)]
+    assert {r.status for r in records(tmp_path).values()} == {"interrupted"}
+    a_run(tmp_path, plan(1, 2), Troupe())
+    assert {r.status for r in records(tmp_path).values()} == {"ok"}
+
+
+def test_no_room_for_a_turn_even_alone_is_a_result(tmp_path: Path) -> None:
+    a_run(tmp_path, plan(1, 2), Troupe(crowd=0))
+    assert {b: r.status for b, r in records(tmp_path).items()} == {1: "oom", 2: "skipped"}
 
 
 def test_no_room_even_alone_is_a_result(tmp_path: Path) -> None:
@@ -245,3 +278,21 @@ def test_cells_that_are_parted_when_taken_up_are_no_longer_one_run(tmp_path: Pat
     a_run(tmp_path, plan(1, 2, 3, 4), Troupe(), together=2)
     runs = {batch: record.run for batch, record in records(tmp_path).items()}
     assert runs[1] == runs[2] != runs[3] == runs[4]
+
+
+def test_cells_that_went_on_one_after_the_other_are_no_longer_one_run(tmp_path: Path) -> None:
+    stopped = Troupe(at_turn={4: lambda: os.kill(os.getpid(), signal.SIGTERM)})
+    a_run(tmp_path, plan(1, 2), stopped)
+    a_run(tmp_path, plan(1), Troupe())
+    a_run(tmp_path, plan(1, 2), Troupe())
+    one, two = records(tmp_path).values()
+    assert rounds(one) == rounds(two)
+    assert one.run != two.run
+
+
+def test_a_cell_that_was_measured_alone_is_no_longer_of_the_run_of_its_neighbours(
+    tmp_path: Path,
+) -> None:
+    a_run(tmp_path, plan(1, 2, 3), Troupe(crowd=2))
+    runs = {batch: record.run for batch, record in records(tmp_path).items()}
+    assert len(set(runs.values())) == 2

@@ -109,6 +109,8 @@ WRONG = [
     ("[[when]]\nif = { batch = 1 }\nthen = { batch = 2 }", "line 5: no part of [[when]]"),
     ("[[when]]\nif = { batch = 1 }", "line 3: [[when]] has an `if` and a `set`"),
     ("[[exclude]]\ncase = 'cpu'", "line 4: no case is called 'cpu'"),
+    ("[[exclude]]\ncase = { a = 1 }", "line 4: case cannot be {'a': 1}"),
+    ("[[exclude]]\ncase = [['x']]", "line 4: case cannot be ['x']"),
     ("[case.cpu]\nbudget = '3m'", "line 4: budget is given once for the whole sweep"),
     ("case = 3", "line 3: case is a table"),
     ("[when]\nif = 3", "line 3: every when is a table of its own"),

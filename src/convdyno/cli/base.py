@@ -133,14 +133,18 @@ def base_trials(trials: Sequence[Trial], base: Base, words: dict[str, Any]) -> l
     return made
 
 
-def stored_records(folder: Path) -> list[Record]:
-    """The newest measured record of each trial in a folder, or the one in a file."""
+def stored_records(folder: Path, machine: dict[str, Any]) -> list[Record]:
+    """The newest measured record of each trial in a folder, or the one in a file.
+
+    One of this machine, where there is any.
+    """
+    from convdyno.results import machines
     from convdyno.results.store import Store, read_record
 
     found = [read_record(folder)] if folder.is_file() else list(Store(folder).records())
     newest = {
         record.trial_digest: record
-        for record in found
+        for record in sorted(found, key=lambda record: machines.same(record.machine, machine))
         if record.status == "ok" and record.measured and record.role in ("", "candidate")
     }
     if not newest:

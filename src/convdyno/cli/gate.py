@@ -159,15 +159,14 @@ def _bouts(base: Base, given: dict[str, Any], *, floor_only: bool) -> list[Bout]
     from convdyno.results import facts
     from convdyno.stage.gate import Side
 
-    words = as_bench_has_them(given)
-    records = stored_records(base.stored) if base.stored is not None else []
+    words, machine = as_bench_has_them(given), facts.machine()
+    records = stored_records(base.stored, machine) if base.stored is not None else []
     if records and not (words["networks"] or words["network"]):
         trials = [record.trial for record in records]
     else:
         trials = _trials(words, base)
     bases: Sequence[Side | Record | None] = [None] * len(trials)
     if base.stored is not None:
-        machine = facts.machine()
         bases = [base_of(trial, records, base.stored, machine) for trial in trials]
     elif not floor_only:
         there = Here() if base.command is None else Here(base.command)
@@ -227,16 +226,16 @@ def _find_floor(arena: Arena, bout: Bout, terms: Terms, *, anew: bool, quiet: bo
                 f"{trial.label}: measuring the noise floor, which takes {clock(seconds)} at most"
                 + ("" if anew else " and is kept")
             )
-        found = arena.floor(bout.candidate, seconds, arena.goal.within if anew else 1.0)
-        if found is None and anew:
-            raise NothingMeasured(
-                f"no noise floor: {bout.seconds:g} s were too short for two rounds of {trial.label}"
-            )
+        control = arena.floor(bout.candidate, seconds, arena.goal.within if anew else 1.0)
+        bout.seconds -= 0 if anew else min(seconds, control.seconds)
+        found = control.floor
         if found is None:
-            arena.narrator.say(f"{trial.label}: {seconds:g} s were too short for a noise floor")
+            sentence = f"{trial.label}: no noise floor: {control.reason}"
+            if anew:
+                raise NothingMeasured(sentence)
+            arena.narrator.say(sentence)
             return
         found.write(folder)
-        bout.seconds -= 0 if anew else min(seconds, found.seconds)
     fitting = int(bout.seconds / found.seconds_per_round)
     least, most = arena.goal.minimum_rounds, arena.goal.maximum_rounds
     shown = len(found.log_ratios) if anew else max(least, min(most, fitting))

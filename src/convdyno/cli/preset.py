@@ -58,7 +58,11 @@ def explicit(given: dict[str, Any], words: Iterable[str]) -> set[str]:
     """The options that were given: they are on the command line, or are not as they are without."""
     from convdyno.cli.options import defaults
 
-    said = {word.partition("=")[0].removeprefix("--").replace("-", "_") for word in words}
+    said = {
+        word.partition("=")[0].removeprefix("--").replace("-", "_")
+        for word in words
+        if word.startswith("--")
+    }
     usual = defaults()
     return {
         name

@@ -32,7 +32,7 @@ Examples:
   convdyno sweep sweep.toml --set batch=8,16 --set budget=30s --label gpu=k80
 \b
 The same command again goes on where it stopped. Exit codes: 0 all is done, 2 bad usage,
-3 another process is still measuring some of it, 4 nothing was measured of a cell,
+3 another process is still measuring some of it, 4 a cell was not measured to its end,
 5 a trial failed, 130 or 143 stopped by Ctrl-C or SIGTERM (128 + the signal).
 """
 NOT_OVER = 3
@@ -225,7 +225,7 @@ def _report(run: SweepRun, wanted: Sweep, out: Path, as_json: bool) -> None:
     """Print how everything stands, and end with the exit code that it deserves."""
     from convdyno.report.console import Screen
     from convdyno.report.document import to_json
-    from convdyno.report.sweep import outcome_document, outcome_lines, outcome_table
+    from convdyno.report.sweep import left_words, outcome_document, outcome_lines, outcome_table
     from convdyno.results.store import read_record
 
     agenda = run.agenda
@@ -246,8 +246,5 @@ def _report(run: SweepRun, wanted: Sweep, out: Path, as_json: bool) -> None:
         raise typer.Exit(2)
     if agenda.count("failed", "skipped"):
         raise typer.Exit(5)
-    if left := len(agenda.left):
-        raise NothingMeasured(
-            f"nothing was measured of {left} cells: their budget ended before the first block. "
-            "Give a longer budget; the same command goes on with them."
-        )
+    if agenda.left:
+        raise NothingMeasured(left_words(agenda))

@@ -21,13 +21,18 @@ def run_jobs(agenda: Agenda, plan: Plan, given: dict[str, Any]) -> None:
     from convdyno.cli.slurm import wait
     from convdyno.launch.collect import collect
     from convdyno.results.store import Store
+    from convdyno.stage.agenda import OPEN
 
     out, quiet = given["out"], given["as_json"]
     store = Store(out)
-    runs = _still_queued(agenda, given)
-    queued = {trial.digest for run in runs for job in run.jobs for trial in job.trials}
     with ExitStack() as held:
-        missing = _claimed(agenda, queued, given, held)
+        ours, others = _claimed(agenda, given, held)
+        # Only now: what others have submitted is in the queue before they let go of it.
+        runs = _still_queued(agenda, given)
+        queued = {trial.digest for run in runs for job in run.jobs for trial in job.trials}
+        for one in others:
+            one.taken = one.trial.digest not in queued
+        missing = [o for o in ours if o.standing in OPEN and o.trial.digest not in queued]
         if missing:
             runs.append(_submit(missing, plan, given))
     for run in runs:
@@ -65,22 +70,26 @@ def _still_queued(agenda: Agenda, given: dict[str, Any]) -> list[JobRun]:
 
 
 def _claimed(
-    agenda: Agenda, queued: set[str], given: dict[str, Any], held: ExitStack
-) -> list[Planned]:
-    """What is to be submitted, ours for as long as that takes."""
+    agenda: Agenda, given: dict[str, Any], held: ExitStack
+) -> tuple[list[Planned], list[Planned]]:
+    """What is ours to submit for as long as that takes, and what others are submitting."""
     from convdyno.results.claims import Claim, claim
     from convdyno.results.machines import cell_name
 
-    found = []
+    ours, others = [], []
     for one in agenda.left:
-        if one.trial.slurm is None or one.trial.digest in queued:
+        if one.trial.slurm is None:
             continue
         name = cell_name(one.trial.digest, one.trial.slurm)
-        taken = claim(given["out"], name, SUBMITTING_SECONDS)
-        if isinstance(taken, Claim):
-            held.callback(taken.release)
-            found.append(one)
-    return found
+        found = claim(given["out"], name, SUBMITTING_SECONDS)
+        if isinstance(found, Claim):
+            held.callback(found.release)
+            ours.append(one)
+        else:
+            others.append(one)
+            if not given["as_json"]:
+                typer.echo(f"{one.trial.label} is being submitted by {found}", err=True)
+    return ours, others
 
 
 def _submit(missing: list[Planned], plan: Plan, given: dict[str, Any]) -> JobRun:

@@ -22,6 +22,8 @@ FORMAT = 1
 EXIT_CODES: dict[Outcome, int] = {
     "pass": 0, "regression": 1, "undecided": 3, "nothing measured": 4
 }  # fmt: skip
+RUNS = ("ok", "interrupted")
+"""The status of a side that has not failed."""
 _WORST_FIRST: tuple[Outcome, ...] = ("regression", "nothing measured", "undecided", "pass")
 _STYLES = {"pass": "bold green", "regression": "bold red"}
 
@@ -174,7 +176,9 @@ def _verdict(
 ) -> tuple[Outcome, str]:
     if not base.measured:
         return "nothing measured", f"nothing was measured of the base: {base.reason}"
-    if candidate.status not in ("ok", "interrupted"):
+    if base.status not in RUNS:
+        return "nothing measured", f"the base itself failed: {base.reason}"
+    if candidate.status not in RUNS:
         return "regression", f"the candidate failed where the base runs: {candidate.reason}"
     if not candidate.measured:
         return "nothing measured", f"nothing was measured of the candidate: {candidate.reason}"

@@ -16,6 +16,8 @@ from convdyno.trial.spec import Trial
 
 FORMAT = 1
 DAY_SECONDS = 86400
+SHOWN = 3
+"""How many reasons a sentence has room for."""
 Times = tuple[float | None, float]
 """Seconds that are expected, if anything is known, and at the most."""
 
@@ -166,6 +168,17 @@ def outcome_lines(agenda: Agenda, stopped: str | None, folder: Path) -> list[str
     if counts.get("done"):
         lines.append(f"`convdyno report {folder}` shows the {noun(counts['done'], 'record')}")
     return lines
+
+
+def left_words(agenda: Agenda) -> str:
+    """Why some cells are left though nobody has stopped the sweep, and what to do next."""
+    left = [one for one in agenda.planned if one.standing in ("new", "interrupted")]
+    reasons = list(dict.fromkeys(one.reason or "not run" for one in left))
+    more = f" and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
+    return (
+        f"{noun(len(left), 'cell')} not measured to the end: {'; '.join(reasons[:SHOWN])}{more}. "
+        "The same command goes on; where a budget ended, give a longer one"
+    )
 
 
 def varying(trials: Sequence[Trial]) -> list[str]:

@@ -40,6 +40,8 @@ class Planned:
     former: Head | None = None
     """The latest record, even one that does not count because it is to be tried again."""
     reason: str = ""
+    taken: bool = False
+    """Whether another process has it."""
 
     @cached_property
     def kin(self) -> str:
@@ -55,7 +57,8 @@ class Agenda:
         self._retry = retry
         self._old: set[tuple[str, str]] = set()
         """Failures from before, which do not count when they are to be tried again."""
-        self._heads: list[Head] = []
+        self.heads: list[Head] = []
+        """All measurements at the last look, of this plan or not."""
 
     def start(self, heads: Iterable[Head]) -> None:
         """How everything stands before anything is run."""
@@ -67,9 +70,9 @@ class Agenda:
 
     def look(self, heads: Iterable[Head]) -> None:
         """How everything stands, by the records of now."""
-        self._heads = [head for head in heads if not head.role]
+        self.heads = [head for head in heads if not head.role]
         by_digest: dict[str, list[Head]] = {}
-        for head in self._heads:
+        for head in self.heads:
             by_digest.setdefault(head.digest, []).append(head)
         for one in self.planned:
             self._stand(one, by_digest.get(one.trial.digest, []))
@@ -88,7 +91,7 @@ class Agenda:
         mine = one.kin
         smaller = [
             head
-            for head in self._heads
+            for head in self.heads
             if head.trial["batch"] < one.trial.batch
             and not self._is_old(head)
             and kin(head.trial) == mine
@@ -100,7 +103,7 @@ class Agenda:
 
     def earlier_seconds(self, engine: str) -> float | None:
         """How long measuring a cell took before, on average: of this engine, or of any."""
-        of_all = [h for h in self._heads if h.status == "ok" and h.figures.get("seconds")]
+        of_all = [h for h in self.heads if h.status == "ok" and h.figures.get("seconds")]
         known = [h for h in of_all if h.trial["engine"] == engine] or of_all
         return sum(h.figures["seconds"] for h in known) / len(known) if known else None
 
@@ -122,6 +125,8 @@ class Agenda:
                 one.standing = "skipped"
             case _:
                 one.standing = "failed"
+        if one.taken and one.standing in OPEN:
+            one.standing = "elsewhere"
 
     def _is_old(self, head: Head) -> bool:
         return (head.id, head.created) in self._old

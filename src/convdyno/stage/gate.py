@@ -33,6 +33,17 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Control:
+    """What came of measuring a trial against itself."""
+
+    floor: Floor | None
+    seconds: float
+    """How long it took."""
+    reason: str = ""
+    """Why there is no floor."""
+
+
+@dataclass(frozen=True)
 class Arena:
     """What gates have in common."""
 
@@ -62,16 +73,19 @@ class Arena:
         )
         return cell.record
 
-    def floor(self, side: Side, seconds: float, within: float = 1.0) -> Floor | None:
-        """A side against itself, until that is known to `within`; None without two rounds."""
+    def floor(self, side: Side, seconds: float, within: float = 1.0) -> Control:
+        """A side against itself, until that is known to `within`."""
         cells = self._cell(side, "control"), self._cell(side, "control")
         goal = Goal(within, self.goal.level, max(FLOOR_ROUNDS, self.goal.minimum_rounds))
         duel = Duel(cells, goal, self._limits(seconds), self.store, self.narrator, _never)
         self._run(duel)
         ratios = control_ratios(duel.pair)
         if len(ratios) < 2:
-            return None
-        return new_floor(side.trial, self.machine, tuple(ratios), duel.seconds)
+            failures = [str(cell.record.reason) for cell in cells if cell.failed]
+            short = f"{seconds:g} s were too short for two rounds"
+            return Control(None, duel.seconds, next(iter(failures), short))
+        floor = new_floor(side.trial, self.machine, tuple(ratios), duel.seconds)
+        return Control(floor, duel.seconds)
 
     def _run(self, stage: Stage) -> None:
         try:

@@ -302,7 +302,7 @@ class Stage:
         settings = dict(opened["settings"])
         if cell.record.versions not in ({}, opened["versions"]):
             # It was taken up, but by another version than before: the two are not to be mixed.
-            cell.record = cell.record.but(processes=())
+            cell.record, cell.probed = cell.record.but(processes=()), False
         warnings = dict.fromkeys([*cell.record.warnings, *settings.pop("warnings")])
         cell.record = cell.record.but(
             network=NetworkFacts(**opened["network"]),

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from convdyno.errors import TrialFailed
 from convdyno.launch.crew import Team
 from convdyno.results import machines
 from convdyno.results.claims import Claim, claim
@@ -64,6 +65,15 @@ class Means:
     quiet: bool = False
 
 
+class Crowd(Stage):
+    """Several cells: one without room beside others is tried alone before that is a result."""
+
+    def _fail(self, cell: Cell, failure: TrialFailed) -> None:
+        if failure.status == "oom":
+            failure = TrialFailed("interrupted", CROWDED)
+        super()._fail(cell, failure)
+
+
 class SweepRun:
     """Runs what is left of an agenda; `signal` is what ended it early."""
 
@@ -94,10 +104,9 @@ class SweepRun:
                 self.signal = self.signal or signal.SIGINT
             finally:
                 self._means.narrator.clear()
-        self._look()
         for one in busy:
-            if one.standing in OPEN:
-                one.standing = "elsewhere"
+            one.taken = True
+        self._look()
 
     def seconds_left(self, groups: Iterable[list[Planned]]) -> tuple[float | None, float]:
         """How long these will take: as cells took so far, if any did; and at the most."""
@@ -165,19 +174,17 @@ class SweepRun:
             finally:
                 self._preparing = False
             cells = [self._cell(one, trial) for one, trial in zip(group, placed, strict=True)]
-            self._part(cells, group)
+            self._part(cells)
             budget = means.limits.budget_seconds * len(cells)
             limits = replace(means.limits, budget_seconds=budget)
-            stage = Stage(cells, means.goal, limits, self._store, means.narrator, means.start)
+            kind = Crowd if len(cells) > 1 else Stage
+            stage = kind(cells, means.goal, limits, self._store, means.narrator, means.start)
             self._stage = stage
             try:
                 self._heed()
                 stage.run()
             finally:
                 self._stage = None
-            if len(cells) > 1:
-                for cell in cells:
-                    self._forgive(cell)
         return cells
 
     def _cell(self, one: Planned, placed: Trial) -> Cell:
@@ -202,10 +209,10 @@ class SweepRun:
         labels = record.labels | one.labels
         return record.but(reason=None, command=self._means.command, labels=labels)
 
-    def _part(self, cells: list[Cell], group: list[Planned]) -> None:
+    def _part(self, cells: list[Cell]) -> None:
         """Let only those be known as one run that are measured in turns from now on, too."""
-        others = [one for one in self.agenda.left if one not in group]
-        parted = {one.former.run for one in others if one.former and one.former.run}
+        here = {cell.record.id for cell in cells}
+        parted = {head.run for head in self.agenda.heads if head.run and head.id not in here}
         again = secrets.token_hex(2)
         for cell in cells:
             if cell.record.run in parted:
@@ -228,12 +235,6 @@ class SweepRun:
         self._store.write(record)
         self._say(f"{one.trial.label} is skipped: {reason}")
         return True
-
-    def _forgive(self, cell: Cell) -> None:
-        """A cell that had no memory beside others is to be tried alone before that is a result."""
-        if cell.record.status == "oom":
-            cell.record = cell.record.but(status="interrupted", reason=CROWDED)
-            self._store.write(cell.record)
 
     def _look(self) -> None:
         """How everything stands now."""

@@ -186,16 +186,14 @@ class _Reader:
         """A condition; it may name the case besides, and compare with <, >= and so on."""
         if not isinstance(table, dict) or not table:
             raise BadSweep(f"{self._at(*path)}: a condition is a table of words and values")
+        values: Values = {}
         for key, value in table.items():
             self._word(key, self._known.words | {CASE}, *path, key)
-            for name in value if isinstance(value, list) else [value]:
-                if key == CASE and name not in sweep.cases:
-                    wrong = UnknownName(CASE, str(name), sweep.cases or ["(no case)"])
-                    raise BadSweep(f"{self._at(*path, key)}: {wrong}")
-        values = {
-            key.replace("-", "_"): self._list(value, *path, key, check=False)
-            for key, value in table.items()
-        }
+            values[key.replace("-", "_")] = self._list(value, *path, key, check=False)
+        for name in values.get(CASE, ()):
+            if name not in sweep.cases:
+                wrong = UnknownName(CASE, str(name), sweep.cases or ["(no case)"])
+                raise BadSweep(f"{self._at(*path, CASE)}: {wrong}")
         return Rule(values, self._at(*path))
 
     def _word(
