@@ -141,6 +141,24 @@ def test_a_chart_follows_the_filter(browser: Browser, report: Path) -> None:
     assert 0 < browser.run(points) < before
 
 
+def test_a_chart_follows_a_filter_that_leaves_as_many_points(
+    browser: Browser, report: Path
+) -> None:
+    browser.open(report)
+    browser.choose("network", "resnet50")
+    browser.choose("precision", "bf16")
+    shown = {}
+    for engine in ("torch", "jax"):
+        browser.choose("engine", engine)
+        browser.run("return new Promise(done => setTimeout(done, 300))")
+        shown[engine] = browser.run(
+            "return [...document.querySelectorAll('#throughput figure .mark-symbol path')]"
+            ".map(path => path.getAttribute('aria-label')).join('; ')"
+        )
+    assert shown["torch"].count(";") == shown["jax"].count(";")
+    assert shown["torch"] != shown["jax"]
+
+
 def test_columns_are_sorted_both_ways(browser: Browser, report: Path) -> None:
     browser.open(report)
     rates = (

@@ -202,14 +202,15 @@
   // The charts.
   const views = new Map();
   const fits = (v) => (v.cell === undefined || pass[v.cell]) && (v.cell2 === undefined || pass[v.cell2]);
+  const same = (one, other) => one.length === other.length && one.every((v, i) => v === other[i]);
   const charts = () => {
     for (const [number, figure] of data.figures.entries()) {
       const values = figure.values.filter(fits);
       const empty = !values.some((v) => v.cell !== undefined) && figure.values.some((v) => v.cell !== undefined);
       $(`figure-${number}`).hidden = empty;
       const view = views.get(number);
-      if (view && !empty && figure.shown !== values.length) {
-        figure.shown = values.length;
+      if (view && !empty && !same(figure.shown, values)) {
+        figure.shown = values;
         if (figure.step) view.height(figure.step * new Set(values.map((v) => v.row)).size);
         view.data("values", values.map((v) => ({ ...v }))).resize().runAsync();
       }
@@ -220,7 +221,7 @@
   const draw = async () => {
     for (const [number, figure] of data.figures.entries()) {
       const place = $(`figure-${number}`).querySelector(".chart");
-      figure.shown = figure.values.length;
+      figure.shown = figure.values;
       const spec = { ...figure.spec, data: { name: "values", values: figure.values.map((v) => ({ ...v })) }, background: "transparent" };
       const legend = { ...data.config.legend, columns: place.clientWidth < 420 ? 2 : 4 };
       const config = { ...data.config, legend };
