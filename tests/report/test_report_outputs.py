@@ -170,6 +170,21 @@ def test_bencher_reads_rates_with_their_intervals(content: Content) -> None:
     assert step["lower_value"] < step["value"] < step["upper_value"]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"host": "two"}, {"seed": 1}, {"cores": 1}, {"scaling": "strong"}, {"devices": 2, "hosts": 2},
+        {"optimiser": {"momentum": 0.8}}],
+    ids=str,
+)  # fmt: skip
+def test_bencher_has_every_cell_under_a_name_of_its_own(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    alike = {"devices": other.get("devices", 1)}
+    found = bencher(content_of(tmp_path, made(10, **alike), made(20, **alike | other)).latest)
+    rates = sorted(cell["throughput"]["value"] for cell in found.values())
+    assert rates == pytest.approx([10, 20], rel=0.05)
+
+
 def test_the_csv_has_its_documented_columns_and_no_formula() -> None:
     file = io.StringIO()
     labels = {"gpu": "k80", "sum": "=1+1"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,12 +109,12 @@ def make_content(gathered: Gathered, certificates: Certificates) -> Content:
     return content
 
 
-def settings_of(trial: Trial) -> str:
+def settings_of(trial: Trial, untold: Collection[str] = UNTOLD) -> str:
     """The settings of a cell that are not what they are by default, in words."""
     return ", ".join(
         said(name, value)
         for name, value in trial.__dict__.items()
-        if name not in UNTOLD and value != DEFAULTS[name]
+        if name not in untold and value != DEFAULTS[name]
     )
 
 
