@@ -25,6 +25,7 @@ from convdyno.report.markdown import markdown
 from convdyno.report.page import page
 from convdyno.report.report_document import bencher, document
 from convdyno.report.rows import row
+from convdyno.report.scaling import Curve
 from convdyno.results.record import Record
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -104,6 +105,50 @@ def test_one_question_of_each_engine_comes_before_the_same_with_another_batch(
 def test_without_known_traffic_the_share_of_the_peak_is_shown(content: Content) -> None:
     (peak,) = [figure for figure in figures(content) if figure.section == "roofline"]
     assert peak.name == "peak"
+
+
+def jobs(**more: Any) -> list[Record]:
+    """Each number of devices on a node of its own."""
+    return [
+        crew_record(seconds, devices=devices, slurm="GPU/k80").but(
+            run=f"job {devices}", machine=a_machine(f"node{devices}", cores_usable=devices, **more)
+        )
+        for devices, seconds in ((1, 0.1), (2, 0.125), (4, 0.16))
+    ]
+
+
+def test_jobs_of_slurm_make_one_curve_that_says_so(tmp_path: Path) -> None:
+    found = content_of(tmp_path, *jobs())
+    (curve,) = [one.what for one in found.curves]
+    assert isinstance(curve, Curve) and curve.baseline is not None
+    shares = [point.gain and point.gain.efficiency.share for point in curve.points]
+    assert shares == pytest.approx([0.8, 0.625], rel=0.03)
+    for text in (page(found, figures(found), repeating, "all"), markdown(found, repeating, "all")):
+        assert "measured in different runs" in text
+
+
+def test_unlike_machines_have_curves_of_their_own(tmp_path: Path) -> None:
+    one, two, four = jobs()
+    found = content_of(tmp_path, one, two, four.but(machine=a_machine("node4", cpu="Xeon")))
+    curves = [one.what for one in found.curves if isinstance(one.what, Curve)]
+    assert [curve.baseline is not None for curve in curves] == [True, False]
+
+
+def test_a_run_that_has_a_whole_curve_is_mixed_with_no_other(tmp_path: Path) -> None:
+    whole = [crew_record(0.1), crew_record(0.125, devices=2)]
+    later = crew_record(0.2, devices=2).but(run="later", created="2100-01-01T00:00:00.000+00:00")
+    records = [one.but(run="whole", machine=a_machine()) for one in whole]
+    (curve,) = content_of(tmp_path, *records, later.but(machine=a_machine())).curves
+    assert {entry.run for entry in curve.entries} == {"whole"}
+
+
+def test_sweeps_of_one_machine_make_one_curve(tmp_path: Path) -> None:
+    parts = [
+        crew_record(0.1 * devices**0.3, devices=devices).but(run=str(devices), machine=a_machine())
+        for devices in (1, 2, 4)
+    ]
+    (curve,) = content_of(tmp_path, *parts).curves
+    assert len(curve.entries) == 3
 
 
 def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
