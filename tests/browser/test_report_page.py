@@ -235,6 +235,18 @@ def test_it_can_be_printed(browser: Browser, report: Path) -> None:
     )
 
 
+def test_a_chart_shows_what_failed_when_it_was_measured_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    lost = failed("no memory", created=LATER)
+    content = make_content(gather([store_of(tmp_path / "two", made(10), lost)]), {})
+    file = tmp_path / "two.html"
+    file.write_text(page(content, figures(content), repeating, "two"), encoding="utf-8")
+    browser.open(file)
+    assert len(browser.texts("#rows tr.cell")) == 1
+    assert "Throughput" in browser.texts("section > h2")
+
+
 def test_a_single_record_makes_a_page(browser: Browser, tmp_path: Path) -> None:
     found = gather([store_of(tmp_path / "one", made(10, rounds=1))])
     content = make_content(found, {})

@@ -230,6 +230,15 @@ def test_bencher_has_every_cell_under_a_name_of_its_own(
     assert rates == pytest.approx([10, 20], rel=0.05)
 
 
+def test_a_later_failure_takes_no_measured_cell_from_charts(tmp_path: Path) -> None:
+    lost = failed("no memory", created="2026-11-17T04:00:00.000+00:00")
+    found = content_of(tmp_path, made(10), lost)
+    assert [cell.status for cell in found.latest] == ["ok"]
+    assert found.newest == {lost.id}, "the table says how it stands now"
+    assert "throughput" in {figure.section for figure in figures(found)}
+    assert len(bencher(found.latest)) == 1
+
+
 def test_the_csv_has_its_documented_columns_and_no_formula() -> None:
     file = io.StringIO()
     labels = {"gpu": "k80", "sum": "=1+1"}

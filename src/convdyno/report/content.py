@@ -76,11 +76,9 @@ class Content:
     @property
     def latest(self) -> list[Entry]:
         """The newest measured record of each trial on each machine, for the charts."""
-        return [
-            cell
-            for cell in self.cells
-            if cell.headline and not cell.role and cell.id in self.newest
-        ]
+        measured = [cell for cell in self.cells if cell.headline and not cell.role]
+        newest = _newest(measured)
+        return [cell for cell in measured if cell.id in newest]
 
     def warnings(self) -> dict[str, list[Entry]]:
         """What to mind, and of which cells."""
@@ -102,8 +100,7 @@ class Content:
 def make_content(gathered: Gathered, certificates: Certificates) -> Content:
     """All that a report says about what was gathered."""
     cells = sorted(gathered.entries, key=_place)
-    newest = {(cell.trial, cell.machine, cell.role): cell.id for cell in _by_age(cells)}
-    content = Content(gathered, cells, set(newest.values()))
+    content = Content(gathered, cells, _newest(cells))
     content.families, content.families_left_out = _families(gathered.entries, certificates)
     content.curves = list(_curves(gathered))
     content.ladders = list(_ladders(gathered.entries))
@@ -203,6 +200,12 @@ def _place(entry: Entry) -> Any:
 
 def _by_age(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.created)
+
+
+def _newest(entries: Iterable[Entry]) -> set[str]:
+    """Ids of the latest of each trial on each machine."""
+    ids = {(entry.trial, entry.machine, entry.role): entry.id for entry in _by_age(entries)}
+    return set(ids.values())
 
 
 def _families(entries: Sequence[Entry], certificates: Certificates) -> tuple[list[Family], int]:
