@@ -151,6 +151,17 @@ def test_sweeps_of_one_machine_make_one_curve(tmp_path: Path) -> None:
     assert len(curve.entries) == 3
 
 
+def test_a_file_may_have_any_name_and_a_record_counts_once(tmp_path: Path) -> None:
+    records = [crew_record(0.1), crew_record(0.125, devices=2)]
+    all_of_them = store_of(tmp_path / "all", *(one.but(machine=a_machine()) for one in records))
+    for number, path in enumerate(sorted(all_of_them.glob("*.json"))):
+        path.rename(all_of_them / f"renamed {number}.json")
+    again = store_of(tmp_path / "node1", records[0])
+    found = gather([all_of_them, again])
+    assert [entry.file.parent.name for entry in found.entries] == ["all", "all"]
+    assert len(make_content(found, {}).curves) == 1
+
+
 def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
     alone = content_of(tmp_path, made(10))
     text = page(alone, figures(alone), repeating, "one")
