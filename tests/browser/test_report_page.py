@@ -141,6 +141,24 @@ def test_a_chart_follows_the_filter(browser: Browser, report: Path) -> None:
     assert 0 < browser.run(points) < before
 
 
+def test_a_chart_follows_a_filter_that_leaves_as_many_points(
+    browser: Browser, report: Path
+) -> None:
+    browser.open(report)
+    browser.choose("network", "resnet50")
+    browser.choose("precision", "bf16")
+    shown = {}
+    for engine in ("torch", "jax"):
+        browser.choose("engine", engine)
+        browser.run("return new Promise(done => setTimeout(done, 300))")
+        shown[engine] = browser.run(
+            "return [...document.querySelectorAll('#throughput figure .mark-symbol path')]"
+            ".map(path => path.getAttribute('aria-label')).join('; ')"
+        )
+    assert shown["torch"].count(";") == shown["jax"].count(";")
+    assert shown["torch"] != shown["jax"]
+
+
 def test_columns_are_sorted_both_ways(browser: Browser, report: Path) -> None:
     browser.open(report)
     rates = (
@@ -215,6 +233,18 @@ def test_it_can_be_printed(browser: Browser, report: Path) -> None:
     assert len(browser.texts("#rows tr.cell")) == len(browser.texts("#commands li")), (
         "all are shown"
     )
+
+
+def test_a_chart_shows_what_failed_when_it_was_measured_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    lost = failed("no memory", created=LATER)
+    content = make_content(gather([store_of(tmp_path / "two", made(10), lost)]), {})
+    file = tmp_path / "two.html"
+    file.write_text(page(content, figures(content), repeating, "two"), encoding="utf-8")
+    browser.open(file)
+    assert len(browser.texts("#rows tr.cell")) == 1
+    assert "Throughput" in browser.texts("section > h2")
 
 
 def test_a_single_record_makes_a_page(browser: Browser, tmp_path: Path) -> None:

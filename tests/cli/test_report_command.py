@@ -55,6 +55,35 @@ def test_nothing_to_report_is_said(convdyno: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("report", "nowhere", "--csv"), ("report", "--where", "engine=none", "--csv"),
+        ("results", "csv", "--out", "nowhere", "--to")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_table_stays_where_there_is_no_other_to_write(
+    convdyno: Any, results: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "all.csv").write_text("precious")
+    assert convdyno(*words, "all.csv").code == 2
+    assert (tmp_path / "all.csv").read_text() == "precious"
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("words", [("report", "--csv"), ("results", "csv", "--to")], ids=" ".join)
+def test_a_full_disk_is_said_and_a_pipe_is_written(
+    convdyno: Any, results: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    full = convdyno(*words, "/dev/full")
+    assert (full.code, full.err.count("\n")) == (2, 1)
+    assert "'/dev/full' cannot be written: No space left on device" in full.err
+    assert convdyno(*words, "/dev/stdout").out.startswith("id,created,")
+    (tmp_path / "link.csv").symlink_to("all.csv")
+    assert convdyno(*words, "link.csv").code == 0
+    assert (tmp_path / "all.csv").read_text().startswith("id,created,")
+    assert (tmp_path / "link.csv").is_symlink()
+
+
 @pytest.mark.parametrize("option", ["--html", "--csv", "--markdown", "--bencher", "--svg"])
 def test_a_file_that_cannot_be_written_is_named(
     convdyno: Any, results: Path, tmp_path: Path, option: str

@@ -2,13 +2,14 @@
 
 import csv
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from convdyno.report.console import Screen, sentence
 from convdyno.report.csv import write_csv
-from convdyno.report.document import compare_records, to_json
+from convdyno.report.document import bench_document, compare_records, to_json
 from convdyno.report.rows import row
 from convdyno.report.words import gmac, noun, percent, quantity, rate, span
 from convdyno.results.certificate import Certificate, EngineProof
@@ -134,6 +135,24 @@ def test_a_comparison_reads_as_a_sentence() -> None:
     ((a, b, found),) = compare_records(records)
     text = sentence(records[a].trial, records[b].trial, found)
     assert text.startswith("fp32 is slower than bf16 (trivial, train, batch 20): 0.500 times")
+
+
+def test_cells_of_different_runs_are_compared_unpaired_and_called_so() -> None:
+    one, other = a_record(0.1, precision="fp32"), a_record(0.05, precision="bf16")
+    late = tuple(p.model_copy(update={"round": p.round + 3}) for p in other.processes)
+    jobs = [one.but(run="job 1"), other.but(run="job 2", processes=late)]
+    ((_, _, paired),) = compare_records([one, other])
+    ((_, _, found),) = compare_records(jobs)
+    assert found.ratio == pytest.approx(0.5)
+    assert (found.low or 0) < (paired.low or 0), "rounds that drift alike no longer cancel"
+    assert "(unpaired)" in printed(jobs)
+    assert "unpaired: measured in different runs" in printed(jobs)
+    assert "unpaired" not in printed([one, other])
+    told = [
+        bench_document([row(r) for r in pair], compare_records(pair), [], Path())["comparisons"]
+        for pair in ([one, other], jobs)
+    ]
+    assert [comparison["paired"] for (comparison,) in told] == [True, False]
 
 
 def test_json_has_no_nan() -> None:

@@ -25,6 +25,7 @@ from convdyno.report.markdown import markdown
 from convdyno.report.page import page
 from convdyno.report.report_document import bencher, document
 from convdyno.report.rows import row
+from convdyno.report.scaling import Curve
 from convdyno.results.record import Record
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
@@ -106,6 +107,61 @@ def test_without_known_traffic_the_share_of_the_peak_is_shown(content: Content) 
     assert peak.name == "peak"
 
 
+def jobs(**more: Any) -> list[Record]:
+    """Each number of devices on a node of its own."""
+    return [
+        crew_record(seconds, devices=devices, slurm="GPU/k80").but(
+            run=f"job {devices}", machine=a_machine(f"node{devices}", cores_usable=devices, **more)
+        )
+        for devices, seconds in ((1, 0.1), (2, 0.125), (4, 0.16))
+    ]
+
+
+def test_jobs_of_slurm_make_one_curve_that_says_so(tmp_path: Path) -> None:
+    found = content_of(tmp_path, *jobs())
+    (curve,) = [one.what for one in found.curves]
+    assert isinstance(curve, Curve) and curve.baseline is not None
+    shares = [point.gain and point.gain.efficiency.share for point in curve.points]
+    assert shares == pytest.approx([0.8, 0.625], rel=0.03)
+    for text in (page(found, figures(found), repeating, "all"), markdown(found, repeating, "all")):
+        assert "measured in different runs" in text
+
+
+def test_unlike_machines_have_curves_of_their_own(tmp_path: Path) -> None:
+    one, two, four = jobs()
+    found = content_of(tmp_path, one, two, four.but(machine=a_machine("node4", cpu="Xeon")))
+    curves = [one.what for one in found.curves if isinstance(one.what, Curve)]
+    assert [curve.baseline is not None for curve in curves] == [True, False]
+
+
+def test_a_run_that_has_a_whole_curve_is_mixed_with_no_other(tmp_path: Path) -> None:
+    whole = [crew_record(0.1), crew_record(0.125, devices=2)]
+    later = crew_record(0.2, devices=2).but(run="later", created="2100-01-01T00:00:00.000+00:00")
+    records = [one.but(run="whole", machine=a_machine()) for one in whole]
+    (curve,) = content_of(tmp_path, *records, later.but(machine=a_machine())).curves
+    assert {entry.run for entry in curve.entries} == {"whole"}
+
+
+def test_sweeps_of_one_machine_make_one_curve(tmp_path: Path) -> None:
+    parts = [
+        crew_record(0.1 * devices**0.3, devices=devices).but(run=str(devices), machine=a_machine())
+        for devices in (1, 2, 4)
+    ]
+    (curve,) = content_of(tmp_path, *parts).curves
+    assert len(curve.entries) == 3
+
+
+def test_a_file_may_have_any_name_and_a_record_counts_once(tmp_path: Path) -> None:
+    records = [crew_record(0.1), crew_record(0.125, devices=2)]
+    all_of_them = store_of(tmp_path / "all", *(one.but(machine=a_machine()) for one in records))
+    for number, path in enumerate(sorted(all_of_them.glob("*.json"))):
+        path.rename(all_of_them / f"renamed {number}.json")
+    again = store_of(tmp_path / "node1", records[0])
+    found = gather([all_of_them, again])
+    assert [entry.file.parent.name for entry in found.entries] == ["all", "all"]
+    assert len(make_content(found, {}).curves) == 1
+
+
 def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
     alone = content_of(tmp_path, made(10))
     text = page(alone, figures(alone), repeating, "one")
@@ -168,6 +224,30 @@ def test_bencher_reads_rates_with_their_intervals(content: Content) -> None:
     step = found["vgg16 torch train fp32 batch 32"]["latency"]
     assert step["value"] == pytest.approx(32 / one["value"] * 1e9)
     assert step["lower_value"] < step["value"] < step["upper_value"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"host": "two"}, {"seed": 1}, {"cores": 1}, {"scaling": "strong"}, {"devices": 2, "hosts": 2},
+        {"optimiser": {"momentum": 0.8}}],
+    ids=str,
+)  # fmt: skip
+def test_bencher_has_every_cell_under_a_name_of_its_own(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    alike = {"devices": other.get("devices", 1)}
+    found = bencher(content_of(tmp_path, made(10, **alike), made(20, **alike | other)).latest)
+    rates = sorted(cell["throughput"]["value"] for cell in found.values())
+    assert rates == pytest.approx([10, 20], rel=0.05)
+
+
+def test_a_later_failure_takes_no_measured_cell_from_charts(tmp_path: Path) -> None:
+    lost = failed("no memory", created="2026-11-17T04:00:00.000+00:00")
+    found = content_of(tmp_path, made(10), lost)
+    assert [cell.status for cell in found.latest] == ["ok"]
+    assert found.newest == {lost.id}, "the table says how it stands now"
+    assert "throughput" in {figure.section for figure in figures(found)}
+    assert len(bencher(found.latest)) == 1
 
 
 def test_the_csv_has_its_documented_columns_and_no_formula() -> None:

@@ -77,6 +77,18 @@ def test_a_later_state_of_a_record_replaces_an_earlier_one_and_never_the_other_w
     assert list(both.records()) == [late]
 
 
+@pytest.mark.parametrize("name", ["../evil", "a/b", "/dev/null/evil", "..", ".hidden", "", "a\n"])
+def test_a_record_that_names_a_place_is_named_and_left(tmp_path: Path, name: str) -> None:
+    a, both = stores(tmp_path, "a", "both")
+    record = a_record("a", id=name)
+    (a.folder / "plain.json").write_text(record.model_dump_json())
+    done = merge(a.folder, both)
+    assert not done.added
+    assert "plain.json is not a record: id" in done.skipped[0]
+    assert not list(both.folder.iterdir())
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "both"}
+
+
 def test_what_is_no_record_is_named_and_left(tmp_path: Path) -> None:
     a, both = stores(tmp_path, "a", "both")
     a.write(a_record("a"))

@@ -150,6 +150,19 @@ def test_whoever_has_no_turn_is_stopped(tmp_path: Path) -> None:
     assert min(stopped) >= 2
 
 
+def test_archive_leaves_what_is_being_measured(convdyno: Any, tmp_path: Path) -> None:
+    convdyno(*CLOCKWORK, "--budget", "5s", "--batch", "7")
+    with subprocess.Popen(
+        [sys.executable, "-m", "convdyno", *CLOCKWORK, "--batch", "1,2", "--within", "0.01%"],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        await_blocks(tmp_path / "results", cells=3)
+        moved = convdyno("results", "archive", "--json").json
+        process.send_signal(signal.SIGINT)
+    assert (len(moved["records"]), len(moved["staying"])) == (1, 2)
+    assert len(convdyno("results", "archive", "--json").json["records"]) == 2, "it has ended"
+
+
 def test_a_budget_too_short_measures_nothing_and_says_so(convdyno: Any) -> None:
     outcome = convdyno(*CLOCKWORK, "--budget", "0.05s")
     assert outcome.code == 4

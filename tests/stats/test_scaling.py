@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from noisy_machine import block_seconds
 
+from convdyno.stats.compare import PairedRounds
 from convdyno.stats.rounds import Round
 from convdyno.stats.scaling import Gain, at_the_pace_of, communication, gain, standings
 
@@ -21,7 +22,7 @@ def noisy(rng: np.random.Generator, count: int, rate: float = 1.0, **noise: floa
 
 
 def test_efficiency_is_the_speed_up_over_the_number_of_devices() -> None:
-    found = gain(4, rounds(0.3125, 0.3125), rounds(1, 1))
+    found = gain(4, PairedRounds(rounds(0.3125, 0.3125), rounds(1, 1)))
     assert found == Gain(4, pytest.approx(3.2), pytest.approx(3.2), pytest.approx(3.2), 2)
     assert found is not None
     assert found.efficiency.share == pytest.approx(0.8)
@@ -29,16 +30,16 @@ def test_efficiency_is_the_speed_up_over_the_number_of_devices() -> None:
 
 
 def test_a_slow_hour_is_slow_for_one_device_and_for_many() -> None:
-    found = gain(2, rounds(0.5, 0.6, 0.55), rounds(1.0, 1.2, 1.1))
+    found = gain(2, PairedRounds(rounds(0.5, 0.6, 0.55), rounds(1.0, 1.2, 1.1)))
     assert found is not None and found.low == pytest.approx(2) and not found.falls_short
 
 
 def test_one_common_round_gives_a_speed_up_without_an_interval() -> None:
-    found = gain(2, [*rounds(0.6), None], rounds(1, 1))
+    found = gain(2, PairedRounds([*rounds(0.6), None], rounds(1, 1)))
     assert found is not None
     assert (found.speedup, found.low, found.rounds) == (pytest.approx(1 / 0.6), None, 1)
     assert found.efficiency.high is None and not found.falls_short
-    assert gain(2, [None], rounds(1)) is None
+    assert gain(2, PairedRounds([None], rounds(1))) is None
 
 
 @pytest.mark.parametrize("count", [3, 5])
@@ -53,7 +54,7 @@ def test_the_interval_of_efficiency_covers(count: int) -> None:
             for r, slow in zip(side, drift, strict=True)
             if r is not None
         ]
-        found = gain(4, slowed[count:], slowed[:count])
+        found = gain(4, PairedRounds(slowed[count:], slowed[:count]))
         assert found is not None
         share = found.efficiency
         assert share.low is not None and share.high is not None

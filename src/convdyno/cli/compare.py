@@ -49,14 +49,8 @@ def compare(
     from convdyno.report.console import MANY, Screen
     from convdyno.report.document import to_json
     from convdyno.report.entries import gather
-    from convdyno.report.pairs import (
-        UNPAIRED,
-        check_axis,
-        judge,
-        pairs_along,
-        strangers_along,
-        value_of,
-    )
+    from convdyno.report.pairs import check_axis, judge, pairs_along, strangers_along, value_of
+    from convdyno.report.words import UNPAIRED
 
     conditions = where or []
     found = gather(results or [Path("results")], conditions)

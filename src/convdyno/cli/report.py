@@ -5,10 +5,13 @@ from __future__ import annotations
 import shlex
 from contextlib import ExitStack
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from convdyno.cli.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +61,7 @@ def report(
     from convdyno.errors import NothingMeasured
     from convdyno.report.charts import script, script_meanwhile
     from convdyno.report.content import make_content
+    from convdyno.report.csv import Lines
     from convdyno.report.entries import gather
 
     if not any((html, svg, png, csv, markdown, bencher, as_json)):
@@ -65,11 +69,12 @@ def report(
     rows: dict[str, dict[str, Any]] = {}
     with ExitStack() as kept:
         library = kept.enter_context(script_meanwhile()) if html else script
-        lines = _csv_lines(csv, kept) if csv else None
+        table = StringIO()
+        lines = Lines(table)
 
         def each(row: Row) -> None:
-            if lines is not None:
-                lines(row)
+            if csv:
+                lines.write(row)
             if as_json:
                 rows[row.id] = row.to_data()
 
@@ -80,7 +85,7 @@ def report(
             places = ", ".join(map(str, results or [Path("results")]))
             raise NothingMeasured(f"there is nothing to report in {places}")
         content = make_content(found, stored_certificates(found.stores))
-        written = [csv] if csv else []
+        written = [write_file(csv, table.getvalue())] if csv else []
         written += _texts(content, html, markdown, bencher, title, library)
     written += _pictures(content, svg, png)
     if as_json:
@@ -115,11 +120,11 @@ def _texts(
     written = []
     if html is not None:
         charts = figures(content, _activations)
-        written.append(_write(html, page(content, charts, repeating, title, library)))
+        written.append(write_file(html, page(content, charts, repeating, title, library)))
     if markdown is not None:
-        written.append(_write(markdown, as_markdown(content, repeating, title)))
+        written.append(write_file(markdown, as_markdown(content, repeating, title)))
     if bencher is not None:
-        written.append(_write(bencher, to_json(as_bencher(content.latest))))
+        written.append(write_file(bencher, to_json(as_bencher(content.latest))))
     return written
 
 
@@ -133,41 +138,10 @@ def _pictures(content: Content, svg: Path | None, png: Path | None) -> list[Path
     written = []
     for figure in figures(content, _activations):
         if svg is not None:
-            written.append(_write(svg / f"{figure.name}.svg", charts.svg(figure)))
+            written.append(write_file(svg / f"{figure.name}.svg", charts.svg(figure)))
         if png is not None:
-            written.append(_write(png / f"{figure.name}.png", charts.png(figure)))
+            written.append(write_file(png / f"{figure.name}.png", charts.png(figure)))
     return written
-
-
-def _csv_lines(path: Path, open_files: ExitStack) -> Any:
-    """What writes one row after the other to a file."""
-    from convdyno.report.csv import Lines
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = open_files.enter_context(path.open("w", newline="", encoding="utf-8"))
-    except OSError as wrong:
-        raise _unwritable(path, wrong) from None
-    return Lines(file).write
-
-
-def _write(path: Path, content: str | bytes) -> Path:
-    """Write a file whole or not at all."""
-    data = content.encode() if isinstance(content, str) else content
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError as wrong:
-        raise _unwritable(path, wrong) from None
-    return path
-
-
-def _unwritable(path: Path, wrong: OSError) -> Exception:
-    from convdyno.errors import UsageError
-
-    return UsageError(f"{str(path)!r} cannot be written: {wrong.strerror}")
 
 
 @cache

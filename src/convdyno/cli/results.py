@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,7 +85,7 @@ def csv(
     """All records as CSV, with the older tools' columns beside ours."""
     import datetime
 
-    from convdyno.errors import UsageError
+    from convdyno.cli.files import write_file
     from convdyno.report.csv import write_csv
     from convdyno.report.rows import row
 
@@ -94,11 +95,9 @@ def csv(
         return
     if to.is_dir():
         to = to / f"{datetime.date.today()}-results.csv"
-    try:
-        with to.open("w", newline="", encoding="utf-8") as file:
-            write_csv(rows, file)
-    except OSError as wrong:
-        raise UsageError(f"{str(to)!r} cannot be written: {wrong.strerror}") from None
+    table = StringIO()
+    write_csv(rows, table)
+    write_file(to, table.getvalue())
 
 
 @app.command("archive", epilog=EXAMPLES)

@@ -15,10 +15,11 @@ from convdyno.report.document import Compared, differing
 from convdyno.report.ladders import Climbed
 from convdyno.report.rows import Row, describe
 from convdyno.report.scaling import Curve
-from convdyno.report.words import gmac, noun, percent, quantity, ranges, rate, span
+from convdyno.report.words import UNPAIRED, gmac, noun, percent, quantity, ranges, rate, span
 from convdyno.results.certificate import TOLERANCES, Certificate
 from convdyno.results.record import Rank, Record
 from convdyno.stats.compare import Comparison
+from convdyno.stats.records import took_turns
 from convdyno.trial.spec import Trial
 
 MOST_COMPARISONS = 12
@@ -97,10 +98,17 @@ class Screen:
             self.line(f"{_name(row, rows)}: {describe(row)}")
         if compared:
             self.line()
-        for a, b, found in compared[:MOST_COMPARISONS]:
-            self.line(sentence(rows[a].trial, rows[b].trial, found))
+        apart = [
+            found.ratio is not None and not took_turns(rows[a].record, rows[b].record)
+            for a, b, found in compared
+        ]
+        for (a, b, found), unpaired in zip(compared[:MOST_COMPARISONS], apart, strict=False):
+            told = sentence(rows[a].trial, rows[b].trial, found)
+            self.line(f"{told} (unpaired)" if unpaired else told)
         if len(compared) > MOST_COMPARISONS:
             self.line(f"({len(compared) - MOST_COMPARISONS} more comparisons with --json)")
+        if any(apart):
+            self.line(f"unpaired: {UNPAIRED}")
         for a, b, found in compared:
             if price := price_of_keras(rows[a].trial, rows[b].trial, found):
                 self.line(price)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from convdyno.report.pairs import (
 from convdyno.report.rows import Row
 from convdyno.report.scaling import Curve, curves
 from convdyno.report.words import clock, percent, quantity, rate, span
+from convdyno.results import machines
 from convdyno.trial.spec import Trial
 
 MAIN = ("network", "engine", "mode", "precision", "batch", "devices")
@@ -75,11 +76,9 @@ class Content:
     @property
     def latest(self) -> list[Entry]:
         """The newest measured record of each trial on each machine, for the charts."""
-        return [
-            cell
-            for cell in self.cells
-            if cell.headline and not cell.role and cell.id in self.newest
-        ]
+        measured = [cell for cell in self.cells if cell.headline and not cell.role]
+        newest = _newest(measured)
+        return [cell for cell in measured if cell.id in newest]
 
     def warnings(self) -> dict[str, list[Entry]]:
         """What to mind, and of which cells."""
@@ -101,20 +100,19 @@ class Content:
 def make_content(gathered: Gathered, certificates: Certificates) -> Content:
     """All that a report says about what was gathered."""
     cells = sorted(gathered.entries, key=_place)
-    newest = {(cell.trial, cell.machine, cell.role): cell.id for cell in _by_age(cells)}
-    content = Content(gathered, cells, set(newest.values()))
+    content = Content(gathered, cells, _newest(cells))
     content.families, content.families_left_out = _families(gathered.entries, certificates)
-    content.curves = list(_curves(gathered.entries))
+    content.curves = list(_curves(gathered))
     content.ladders = list(_ladders(gathered.entries))
     return content
 
 
-def settings_of(trial: Trial) -> str:
+def settings_of(trial: Trial, untold: Collection[str] = UNTOLD) -> str:
     """The settings of a cell that are not what they are by default, in words."""
     return ", ".join(
         said(name, value)
         for name, value in trial.__dict__.items()
-        if name not in UNTOLD and value != DEFAULTS[name]
+        if name not in untold and value != DEFAULTS[name]
     )
 
 
@@ -204,6 +202,12 @@ def _by_age(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.created)
 
 
+def _newest(entries: Iterable[Entry]) -> set[str]:
+    """Ids of the latest of each trial on each machine."""
+    ids = {(entry.trial, entry.machine, entry.role): entry.id for entry in _by_age(entries)}
+    return set(ids.values())
+
+
 def _families(entries: Sequence[Entry], certificates: Certificates) -> tuple[list[Family], int]:
     """The ratios to show: chosen by what was asked and when, never by what came out."""
     places: dict[tuple[str, str, str], list[Entry]] = {}
@@ -255,26 +259,48 @@ def _axes(entries: Sequence[Entry]) -> Iterator[str]:
                 yield axis
 
 
-def _curves(entries: Sequence[Entry]) -> Iterator[Found]:
-    """The scaling curves, each from the newest run that has it."""
-    groups: dict[tuple[str, ...], list[Entry]] = {}
-    for entry in entries:
-        trial = entry.trial
-        key = (entry.run, trial.network, trial.engine, trial.mode, trial.precision)
-        groups.setdefault(key, []).append(entry)
-    several = [g for g in groups.values() if any(e.trial.devices > 1 for e in g)]
-    shown: set[tuple[Trial, str]] = set()
-    seen: set[tuple[Trial, str]] = set()
-    for group in sorted(several, key=lambda g: g[-1].created, reverse=True):
-        machine = group[-1].machine
-        crews = {(entry.trial, machine) for entry in group if entry.trial.devices > 1}
-        if crews <= seen:
-            continue
-        seen |= crews
-        for curve in curves(_rows(group)):
-            if (curve.work, machine) not in shown:
-                shown.add((curve.work, machine))
-                yield Found(curve, tuple(group))
+def _curves(gathered: Gathered) -> Iterator[Found]:
+    """The scaling curves, each from the newest run that has it, one device included.
+
+    Jobs and sweeps may measure each number of devices in a run of its own: what is in no curve yet
+    is shown with the newest cells of one place.
+    """
+    runs: dict[Hashable, list[Entry]] = {}
+    places: dict[tuple[Hashable, ...], dict[Trial, Entry]] = {}
+    for entry in _by_age(gathered.measured):
+        if not entry.role:
+            trial = entry.trial
+            work = trial.network, trial.engine, trial.mode, trial.precision
+            runs.setdefault((entry.run, *work), []).append(entry)
+            places.setdefault((_where(entry, gathered), *work), {})[trial] = entry
+    shown: set[tuple[Hashable, Trial]] = set()
+    whole = [group for group in runs.values() if any(e.trial.devices == 1 for e in group)]
+    for group in sorted(whole, key=lambda g: g[-1].created, reverse=True):
+        place = _where(group[-1], gathered)
+        if not _crews(group, place) <= shown:
+            for curve in curves(_rows(group)):
+                points = {(place, point.trial) for point in curve.points}
+                if curve.baseline is not None and not points & shown:
+                    shown |= points
+                    yield Found(curve, tuple(group))
+    for (place, *_), newest in places.items():
+        group = [*newest.values()]
+        if not _crews(group, place) <= shown:
+            for curve in curves(_rows(group)):
+                if not {(place, point.trial) for point in curve.points} <= shown:
+                    yield Found(curve, tuple(group))
+
+
+def _where(entry: Entry, gathered: Gathered) -> Hashable:
+    """The machine; of a job, what Slurm gives to all that ask for the same."""
+    machine = gathered.machines[entry.machine]
+    if entry.trial.slurm:
+        return machines.make(machine), entry.trial.slurm
+    return machine.get("host"), machines.kind(machine)
+
+
+def _crews(group: Iterable[Entry], place: Hashable) -> set[tuple[Hashable, Trial]]:
+    return {(place, entry.trial) for entry in group if entry.trial.devices > 1}
 
 
 def _ladders(entries: Sequence[Entry]) -> Iterator[Found]:

@@ -14,8 +14,9 @@ from convdyno.report.rows import Row
 from convdyno.report.scaling import Curve
 from convdyno.results.certificate import Certificate
 from convdyno.results.record import Record
-from convdyno.stats.compare import Comparison, compare
-from convdyno.stats.records import comparable, paired
+from convdyno.stats.compare import Comparison
+from convdyno.stats.family import judge_family
+from convdyno.stats.records import comparable, sides, took_turns
 from convdyno.trial.spec import Trial
 
 FORMAT = 1
@@ -34,7 +35,7 @@ def compare_records(
     """All comparisons that make sense between the cells of one benchmark, as one family.
 
     Cells of different engines or kernels are compared only with certificates that both compute
-    the same function.
+    the same function. Cells of different runs, such as jobs of Slurm, are compared unpaired.
     """
     pairs = comparable(records)
     doubts = {
@@ -42,7 +43,7 @@ def compare_records(
     }
     tested = [pair for pair in pairs if not doubts[pair]]
     looks = max((record.looks for record in records), default=1)
-    found = compare([paired(records[a], records[b]) for a, b in tested], looks=looks)
+    found = judge_family([sides(records[a], records[b]) for a, b in tested], looks=looks)
     judged = dict(zip(tested, found, strict=True))
     return [(a, b, judged.get((a, b)) or refusal(doubts[a, b])) for a, b in pairs]
 
@@ -109,6 +110,7 @@ def bench_document(
                 "p": one.p,
                 "rounds": one.rounds,
                 "verdict": one.verdict,
+                "paired": took_turns(rows[a].record, rows[b].record),
                 "reason": one.reason,
                 "conditions": differing([rows[a].record, rows[b].record]),
             }

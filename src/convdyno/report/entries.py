@@ -108,10 +108,11 @@ def gather(
 ) -> Gathered:
     """Read what is in some folders: records for which all conditions hold, and runs of training.
 
-    `each` is given every row while it is whole.
+    A record that is in several of them counts once. `each` is given every row while it is whole.
     """
     conditions = [parse_condition(text) for text in where]
     found, same = Gathered(), _Same()
+    known: set[str] = set()
     for place in dict.fromkeys(places):
         if not place.is_dir():
             raise BadStore(f"there is no results folder {str(place)!r}; `convdyno bench` makes one")
@@ -121,9 +122,12 @@ def gather(
             continue
         store = Store(place)
         found.stores.append(store)
-        for record in store.records():
+        for file, record in store.files():
+            if record.id in known:
+                continue
+            known.add(record.id)
             if all(condition.holds(record) for condition in conditions):
-                entry, row = _entry(record, store.folder / f"{record.id}.json", same)
+                entry, row = _entry(record, file, same)
                 found.machines[entry.machine] = record.machine
                 found.entries.append(entry)
                 each(row)

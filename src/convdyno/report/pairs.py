@@ -27,7 +27,6 @@ AXES = (*(name for name in Trial.model_fields if name not in NO_RIVALRY), MACHIN
 PLACES = {name: place for place, name in enumerate(Trial.model_fields)}
 SHAPES = frozenset({"network", "image_size", "classes", "width", "auxiliary"})
 """Axes along which the network itself is another."""
-UNPAIRED = "measured in different runs: how the machine changed in between was not seen"
 UNJUDGED = refusal("")
 MOST_OF_ALL_PAIRS = 8
 """So many values are compared each with each; more of them with one alone."""

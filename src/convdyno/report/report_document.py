@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from convdyno import __version__
 from convdyno.report.compared import pair_data
-from convdyno.report.content import Content, Found, settings_of
+from convdyno.report.content import MAIN, Content, Found, settings_of
 from convdyno.report.document import FORMAT
 from convdyno.report.entries import Entry, TrainingRun
 
@@ -49,19 +50,33 @@ def document(
 
 def bencher(cells: Iterable[Entry]) -> dict[str, Any]:
     """Bencher Metric Format: images per second, and nanoseconds of a step, with their intervals."""
-    found: dict[str, Any] = {}
+    measured = [cell for cell in cells if cell.headline is not None]
+    return dict(zip(_names(measured), map(_metrics, measured), strict=True))
+
+
+def _names(cells: Sequence[Entry]) -> list[str]:
+    """A name of its own for each cell, its machine in it where there are several."""
+    several = len({cell.machine for cell in cells}) > 1
+    names = []
     for cell in cells:
-        if cell.headline is None:
-            continue
-        name = ", ".join(filter(None, [cell.trial.label, settings_of(cell.trial)]))
-        images = cell.trial.global_batch * NANOSECONDS
-        ends = (cell.headline.estimate, cell.headline.low, cell.headline.high)
-        rate, low, high = ends
-        found[name] = {
-            "throughput": _metric(rate, low, high),
-            "latency": _metric(images / rate, high and images / high, low and images / low),
-        }
-    return found
+        settings = settings_of(cell.trial, {*MAIN, "optimiser"})
+        words = [cell.trial.label, settings, cell.machine if several else ""]
+        names.append(", ".join(filter(None, words)))
+    times = Counter(names)
+    return [
+        name if times[name] == 1 else f"{name}, {cell.trial.digest[:8]}"
+        for name, cell in zip(names, cells, strict=True)
+    ]
+
+
+def _metrics(cell: Entry) -> dict[str, Any]:
+    assert cell.headline is not None
+    rate, low, high = cell.headline.estimate, cell.headline.low, cell.headline.high
+    images = cell.trial.global_batch * NANOSECONDS
+    return {
+        "throughput": _metric(rate, low, high),
+        "latency": _metric(images / rate, high and images / high, low and images / low),
+    }
 
 
 def _metric(value: float, low: float | None, high: float | None) -> dict[str, float]:

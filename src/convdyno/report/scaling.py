@@ -9,9 +9,9 @@ from typing import Any
 
 from convdyno.report.ladders import with_interval
 from convdyno.report.rows import Row
-from convdyno.report.words import noun, rate
+from convdyno.report.words import UNPAIRED, noun, rate
 from convdyno.stats.ladder import Share
-from convdyno.stats.records import in_step, numbered, numbered_ranks
+from convdyno.stats.records import in_step, numbered, numbered_ranks, sides
 from convdyno.stats.scaling import (
     Communication,
     Gain,
@@ -217,14 +217,20 @@ class Curve:
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each cell; the exchange only where it is not always the default."""
-        first = () if self.baseline is None else (self.baseline,)
-        rows = [point.to_table() for point in (*first, *self.points)]
+        rows = [point.to_table() for point in self._all]
         if {point.trial.exchange for point in self.points} == {"default"}:
             rows = [{k: v for k, v in row.items() if k != "exchange"} for row in rows]
         return rows
 
+    @property
+    def _all(self) -> tuple[Point, ...]:
+        """The baseline, where there is one, and the other points."""
+        return self.points if self.baseline is None else (self.baseline, *self.points)
+
     def sentences(self) -> Iterator[str]:
         """What limits each cell, and what to do to know more."""
+        if len({point.row.record.run for point in self._all}) > 1:
+            yield UNPAIRED
         for point in self.points:
             yield from point.sentences()
         if self.baseline is None:
@@ -276,8 +282,8 @@ def _point(cell: int, rows: Sequence[Row]) -> Point:
     devices, first = row.trial.devices, _baseline(rows, _work(row.trial))
     if first is not None:
         one = rows[first]
-        sides = in_step([numbered(row.record), numbered(one.record)])
-        found = gain(devices, sides[0], sides[1], max(row.record.looks, one.record.looks))
+        looks = max(row.record.looks, one.record.looks)
+        found = gain(devices, sides(row.record, one.record), looks)
         ideal = devices * (one.images_per_second or 0.0)
     return Point(cell, row, found, ideal, _ranks(row))
 
@@ -299,12 +305,12 @@ def _explained(point: Point, points: Sequence[Point]) -> Point:
         key=lambda rank: rank.headline.estimate,
         default=None,
     )
-    sides = [numbered(point.row.record), numbered(other.row.record)]
+    both = [numbered(point.row.record), numbered(other.row.record)]
     if slow is None:
-        found = communication(*in_step(sides))
+        found = communication(*in_step(both))
     else:
         own = numbered_ranks(other.row.record)[slow.rank]
-        together, independent, pace = in_step([*sides, own])
+        together, independent, pace = in_step([*both, own])
         found = communication(together, independent, at_the_pace_of(pace, len(other.ranks)))
     return replace(point, independent=other.cell, communication=found, slow=slow)
 

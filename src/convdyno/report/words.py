@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+UNPAIRED = "measured in different runs: how the machine changed in between was not seen"
+
 
 def gmac(macs: int) -> str:
     """Multiply-accumulates, with the floating-point operations that others count beside them."""

@@ -17,6 +17,12 @@ def kind(machine: Mapping[str, Any]) -> str:
     return ", ".join([*parts, *(f"{count} x {name}" for name, count in gpus.items())])
 
 
+def make(machine: Mapping[str, Any]) -> str:
+    """The same without how many cores and GPUs: a job has what it asked for."""
+    gpus = sorted({str(gpu.get("name", "GPU")) for gpu in machine.get("gpus") or ()})
+    return ", ".join([str(machine.get("cpu") or "unknown processor"), *gpus])
+
+
 def cell_name(digest: str, kind: str) -> str:
     """What a trial on a kind of machine is claimed by."""
     return f"{digest[:24]}-{hashlib.sha256(kind.encode()).hexdigest()[:8]}"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import datetime
 import re
 import secrets
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from convdyno import __version__
 from convdyno.trial.spec import Trial
@@ -144,7 +144,8 @@ class Record(_Frozen):
     """Everything one trial produced."""
 
     schema_version: Literal[1] = SCHEMA
-    id: str
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}$")]
+    """The name of its file, wherever it is taken to: so it is one, and no path."""
     created: str
     """UTC, ISO 8601."""
     convdyno: str = __version__

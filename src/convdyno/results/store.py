@@ -73,6 +73,10 @@ class Store:
 
     def records(self) -> Iterator[Record]:
         """All records, oldest first; anything else in the folder is named in `skipped`."""
+        return (record for _, record in self.files())
+
+    def files(self) -> Iterator[tuple[Path, Record]]:
+        """The same, each with its file."""
         if not self.folder.is_dir():
             raise BadStore(
                 f"there is no results folder {str(self.folder)!r}; `convdyno bench` makes one"
@@ -80,7 +84,7 @@ class Store:
         self.skipped.clear()
         for path in sorted(self.folder.glob("*.json")):
             try:
-                yield read_record(path)
+                yield path, read_record(path)
             except BadStore as wrong:
                 self.skipped.append(str(wrong))
 

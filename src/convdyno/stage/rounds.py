@@ -13,13 +13,15 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.crew import OutOfTime, Team
+from convdyno.results.claims import Claim, claim
+from convdyno.results.machines import cell_name, kind
 from convdyno.results.record import Block, Energy, NetworkFacts, Peak, Process, Record
 from convdyno.results.store import Store
 from convdyno.stage.narrator import Narrator
@@ -112,16 +114,17 @@ class Stage:
     def run(self) -> None:
         """Run rounds; Ctrl-C and a spent budget keep what was measured."""
         self._deadline = time.monotonic() + self.limits.budget_seconds
-        try:
-            self._rounds()
-        except OutOfTime as end:
-            self._finish(f"the budget ended while {end}")
-        except KeyboardInterrupt as end:
-            for cell in self._alive():
-                self._write(cell, reason=f"stopped by {str(end) or 'Ctrl-C'}")
-            raise
-        else:
-            self._finish("the budget ended before its first turn")
+        with self._claimed():
+            try:
+                self._rounds()
+            except OutOfTime as end:
+                self._finish(f"the budget ended while {end}")
+            except KeyboardInterrupt as end:
+                for cell in self._alive():
+                    self._write(cell, reason=f"stopped by {str(end) or 'Ctrl-C'}")
+                raise
+            else:
+                self._finish("the budget ended before its first turn")
 
     def stop(self, who: str) -> None:
         """Ask for an early end, as the handler of a signal does: `run` raises `Stopped`.
@@ -132,6 +135,19 @@ class Stage:
         self._stop = who
         if not self._patient:
             raise Stopped(who)
+
+    @contextmanager
+    def _claimed(self) -> Iterator[None]:
+        """Let others know what is being measured; what is claimed already, by a sweep, is known."""
+        seconds = 2 * (self.limits.budget_seconds + self.limits.silence_seconds)
+        with ExitStack() as held:
+            for cell in self.cells:
+                record = cell.record
+                name = cell_name(record.trial_digest, kind(record.machine))
+                found = claim(self.store.folder, name, seconds)
+                if isinstance(found, Claim):
+                    held.callback(found.release)
+            yield
 
     def _rounds(self) -> None:
         had = [process.round for cell in self.cells for process in cell.record.processes]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from convdyno.results.record import Process, Record
 from convdyno.stats.compare import PairedRounds
+from convdyno.stats.family import Unpaired
 from convdyno.stats.rounds import Round
 
 NO_RIVALRY = {"rung", "devices", "scaling"}
@@ -20,6 +21,16 @@ def rounds_of(record: Record) -> list[Round]:
 def paired(a: Record, b: Record) -> PairedRounds:
     """Two records side by side, round by round."""
     return PairedRounds(*rounds_by_number((a, b)))
+
+
+def took_turns(a: Record, b: Record) -> bool:
+    """Whether two were measured in one run, so that their rounds are pairs."""
+    return a.run == b.run
+
+
+def sides(a: Record, b: Record) -> PairedRounds | Unpaired:
+    """Two records as they may be compared: round by round only where they took turns."""
+    return paired(a, b) if took_turns(a, b) else Unpaired(rounds_of(a), rounds_of(b))
 
 
 def rounds_by_number(records: Sequence[Record]) -> list[list[Round | None]]:

@@ -1,7 +1,7 @@
 """What more devices bring: speed-up and efficiency, what the exchange costs, and who is slow.
 
-All is paired by round, like every ratio: in each round the cells were measured one after the other
-on the same machines, so what was slow that hour was slow for all of them.
+All is paired by round, like every ratio of one run: in each round the cells were measured one after
+the other on the same machines, so what was slow that hour was slow for all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from convdyno.stats.compare import PairedRounds, compare, holm_shares, verdict
+from convdyno.stats.compare import PairedRounds, holm_shares, verdict
+from convdyno.stats.family import Unpaired, judge_family
 from convdyno.stats.ladder import MATTERS, Ladder, Share, climb
 from convdyno.stats.rounds import Evidence, Round, over_rounds
 from convdyno.stats.summary import alpha_after
@@ -77,15 +78,13 @@ class Standing:
     straggles: bool
 
 
-def gain(
-    devices: int, many: Sequence[Round | None], one: Sequence[Round | None], looks: int = 1
-) -> Gain | None:
+def gain(devices: int, many_and_one: PairedRounds | Unpaired, looks: int = 1) -> Gain | None:
     """The speed-up of many devices over one; None if no round has both.
 
     For weak and for strong scaling alike: rates are images per second of all devices together. The
-    interval is t over the log ratios of the rounds, as in `compare`.
+    interval is as in `judge_family`.
     """
-    (found,) = compare([PairedRounds(many, one)], looks=looks)
+    (found,) = judge_family([many_and_one], looks=looks)
     if found.ratio is None:
         return None
     return Gain(devices, found.ratio, found.low, found.high, found.rounds)

@@ -159,7 +159,6 @@
   const words = [...Array(total).keys()].map((i) =>
     [value("label", i), value("settings", i), value("machine", i), value("status", i), value("labels", i), cells.id[i]].join(" ").toLowerCase());
   const passes = (i) => {
-    if ($("newest")?.checked && !cells.latest[i]) return false;
     for (const [name, wanted] of Object.entries(chosen)) if (wanted && String(value(name, i)) !== wanted) return false;
     return chosen_words.every((word) => words[i].includes(word));
   };
@@ -194,7 +193,8 @@
   };
   const update = () => {
     for (let i = 0; i < total; i++) pass[i] = passes(i);
-    visible = order.filter((i) => pass[i]);
+    // Charts have chosen already: of what failed when it was measured again, they show what there is.
+    visible = order.filter((i) => pass[i] && (cells.latest[i] || !$("newest")?.checked));
     body();
     charts();
   };
@@ -202,14 +202,15 @@
   // The charts.
   const views = new Map();
   const fits = (v) => (v.cell === undefined || pass[v.cell]) && (v.cell2 === undefined || pass[v.cell2]);
+  const same = (one, other) => one.length === other.length && one.every((v, i) => v === other[i]);
   const charts = () => {
     for (const [number, figure] of data.figures.entries()) {
       const values = figure.values.filter(fits);
       const empty = !values.some((v) => v.cell !== undefined) && figure.values.some((v) => v.cell !== undefined);
       $(`figure-${number}`).hidden = empty;
       const view = views.get(number);
-      if (view && !empty && figure.shown !== values.length) {
-        figure.shown = values.length;
+      if (view && !empty && !same(figure.shown, values)) {
+        figure.shown = values;
         if (figure.step) view.height(figure.step * new Set(values.map((v) => v.row)).size);
         view.data("values", values.map((v) => ({ ...v }))).resize().runAsync();
       }
@@ -220,7 +221,7 @@
   const draw = async () => {
     for (const [number, figure] of data.figures.entries()) {
       const place = $(`figure-${number}`).querySelector(".chart");
-      figure.shown = figure.values.length;
+      figure.shown = figure.values;
       const spec = { ...figure.spec, data: { name: "values", values: figure.values.map((v) => ({ ...v })) }, background: "transparent" };
       const legend = { ...data.config.legend, columns: place.clientWidth < 420 ? 2 : 4 };
       const config = { ...data.config, legend };
