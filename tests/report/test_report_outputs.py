@@ -131,7 +131,7 @@ def test_unlike_machines_have_curves_of_their_own(tmp_path: Path) -> None:
     one, two, four = jobs()
     found = content_of(tmp_path, one, two, four.but(machine=a_machine("node4", cpu="Xeon")))
     curves = [one.what for one in found.curves if isinstance(one.what, Curve)]
-    assert [curve.baseline is not None for curve in curves] == [True, False]
+    assert sorted(curve.baseline is not None for curve in curves) == [False, True]
 
 
 def test_a_run_that_has_a_whole_curve_is_mixed_with_no_other(tmp_path: Path) -> None:
@@ -160,6 +160,19 @@ def test_a_file_may_have_any_name_and_a_record_counts_once(tmp_path: Path) -> No
     found = gather([all_of_them, again])
     assert [entry.file.parent.name for entry in found.entries] == ["all", "all"]
     assert len(make_content(found, {}).curves) == 1
+
+
+def test_several_devices_without_a_curve_are_among_the_others(tmp_path: Path) -> None:
+    alone = [crew_record(0.1, batch=10), crew_record(0.1, devices=2)]
+    found = content_of(tmp_path, *(one.but(machine=a_machine()) for one in alone))
+    cells = {
+        found.cells[value["cell"]].trial.devices
+        for figure in figures(found)
+        if figure.section == "throughput"
+        for value in figure.values
+        if "cell" in value
+    }
+    assert cells == {1, 2}
 
 
 def test_an_empty_section_is_left_out(tmp_path: Path) -> None:

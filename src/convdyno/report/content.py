@@ -283,8 +283,8 @@ def _curves(gathered: Gathered) -> Iterator[Found]:
                 if curve.baseline is not None and not points & shown:
                     shown |= points
                     yield Found(curve, tuple(group))
-    for (place, *_), newest in places.items():
-        group = [*newest.values()]
+    rest = [(place, [*cells.values()]) for (place, *_), cells in places.items()]
+    for place, group in sorted(rest, key=lambda one: max(e.created for e in one[1]), reverse=True):
         if not _crews(group, place) <= shown:
             for curve in curves(_rows(group)):
                 if not {(place, point.trial) for point in curve.points} <= shown:

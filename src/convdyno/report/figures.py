@@ -33,6 +33,7 @@ from convdyno.report.figures_place import Place, place_figure
 from convdyno.report.figures_ratios import ratio_figure
 from convdyno.report.figures_roofline import Activations, roofline_figures
 from convdyno.report.figures_scaling import ladder_figures, scaling_figures
+from convdyno.report.scaling import Curve
 from convdyno.report.words import noun, rate
 from convdyno.stats.rounds import Floats
 from convdyno.trial.spec import Trial
@@ -66,10 +67,10 @@ def figures(
 def _beside_curves(content: Content) -> list[Entry]:
     """The newest cells, without those of several devices that a scaling chart shows."""
     shown = {
-        entry.id
+        found.entries[point.cell].id
         for found in content.curves
-        for entry in found.entries
-        if len(found.entries) > 1 and entry.trial.devices > 1
+        if isinstance(found.what, Curve) and (found.what.baseline or len(found.what.points) > 1)
+        for point in found.what.points
     }
     return [cell for cell in content.latest if cell.id not in shown]
 
