@@ -157,10 +157,11 @@
   const FILTERS = ["network", "engine", "mode", "precision", "batch", "devices", "machine", "status"];
   const chosen = {};
   const words = [...Array(total).keys()].map((i) =>
-    [value("label", i), value("settings", i), value("machine", i), value("status", i), value("labels", i), cells.id[i]].join(" ").toLowerCase());
+    [value("label", i), value("settings", i), value("machine", i), value("status", i), value("labels", i)].join(" ").toLowerCase());
   const passes = (i) => {
     for (const [name, wanted] of Object.entries(chosen)) if (wanted && String(value(name, i)) !== wanted) return false;
-    return chosen_words.every((word) => words[i].includes(word));
+    // A part of an id is random: only its beginning is looked for.
+    return chosen_words.every((word) => words[i].includes(word) || cells.id[i].toLowerCase().startsWith(word));
   };
   let chosen_words = [], pass = new Uint8Array(total).fill(1);
   const filters = () => {
