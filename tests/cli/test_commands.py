@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 from schemas import keeps_to
+from typer.testing import CliRunner
+
+from convdyno.cli.main import app
 
 CLOCKWORK = ("bench", "trivial", "--engine", "clockwork", "--budget", "30s")
 
@@ -118,9 +122,28 @@ def test_doctor_describes_the_machine(convdyno: Any) -> None:
     assert report["machine"]["cpu"] in convdyno("doctor", "--quick").out
 
 
-@pytest.mark.parametrize("command", ["bench", "show", "list", "doctor", "results"])
-def test_every_command_has_help_with_examples(convdyno: Any, command: str) -> None:
-    outcome = convdyno(command, "--help")
+def paths(command: Any, *path: str) -> list[tuple[str, ...]]:
+    """The command and all below it, each as the words that lead there."""
+    below = getattr(command, "commands", {})
+    return [path, *(found for name in below for found in paths(below[name], *path, name))]
+
+
+COMMANDS = [path for path in paths(typer.main.get_command(app)) if path]
+
+
+def test_the_whole_tree_is_walked() -> None:
+    assert {("bench",), ("data",), ("data", "speed"), ("results", "merge")} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_examples(path: tuple[str, ...]) -> None:
+    outcome = CliRunner().invoke(app, [*path, "--help"], prog_name="convdyno")
+    assert outcome.exit_code == 0
+    _, _, examples = outcome.output.partition("Examples:")
+    assert f"convdyno {' '.join(path)}" in examples
+
+
+def test_help_is_a_process_that_ends_well(convdyno: Any) -> None:
+    outcome = convdyno("bench", "--help")
     assert outcome.code == 0
     assert "Examples:" in outcome.out
-    assert f"convdyno {command}" in outcome.out
