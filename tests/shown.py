@@ -29,8 +29,9 @@ SMALL = {
 """What is added to a command."""
 MORE = {
     "--seeds": ["--seeds", "2"],
-    "--ladder": ["--image-size", "32", "--batch", "2", "--budget", "8s"],
-    "--batch max": ["--device", "most=40"],
+    # Steps of no time would read and decode real images by the thousand.
+    "--ladder": ["--image-size", "32", "--batch", "2", "--budget", "60s", "--device", "step=0.5"],
+    "--batch max": ["--budget", "10s", "--device", "most=40"],
 }
 """What is added where a command has these words."""
 SWEEP = """\
