@@ -17,11 +17,11 @@ COMMAND = re.compile(r"^(?:\$ )?((?:mpiexec -np \d+ )?convdyno .*?)(?:\s+#.*)?$"
 STAND_INS = {"DIR": "bars", "FILE": "sweep.toml"}
 MOST = {"--devices": 2, "--per-node": 1, "--max-devices": 2}
 """Larger numbers are made so small."""
-QUICK = ["--engine", "clockwork", "--budget", "30s", "--within", "50%"]
+QUICK = ["--engine", "clockwork", "--width", "0.1", "--budget", "30s", "--within", "50%"]
 SMALL = {
     "bench": [*QUICK, "--rounds", "1"],
     "gate": [*QUICK, "--rounds", "2", "--no-floor"],
-    "train": ["--engine", "clockwork", "--data", "bars", "--epochs", "1", "--batch", "8"],
+    "train": [*QUICK[:4], "--data", "bars", "--epochs", "1", "--batch", "8"],
     "eval": ["--engine", "clockwork"],
     "doctor": ["--quick"],
     "data speed": ["--seconds", "0.2"],
@@ -29,8 +29,6 @@ SMALL = {
 """What is added to a command."""
 MORE = {
     "--seeds": ["--seeds", "2"],
-    # Steps of no time would read and decode real images by the thousand.
-    "--ladder": ["--image-size", "32", "--batch", "2", "--budget", "60s", "--device", "step=0.5"],
     "--batch max": ["--budget", "10s", "--device", "most=40"],
 }
 """What is added where a command has these words."""
