@@ -2,10 +2,16 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+import duckdb
+import pandas
+import polars
 import pytest
 
+import convdyno
 from convdyno.cli.plan import vocabulary
+from convdyno.engines import registry
 from convdyno.trial.sweep_file import parse_sweep
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -31,6 +37,26 @@ def test_a_shown_sweep_is_understood(text: str) -> None:
 @pytest.mark.parametrize("text", blocks("python"))
 def test_shown_python_can_be_compiled(text: str) -> None:
     compile(text, "docs", "exec")
+
+
+@pytest.mark.slow
+def test_the_page_about_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks one after the other, as in a notebook, with scripted times."""
+    really: Any = convdyno.bench
+
+    def small(network: str, **given: Any) -> Any:
+        assert set(given.get("engine", ())) <= registry.engines().keys()
+        quick = {"engine": "clockwork", "budget": "60s", "within": "50%", "rounds": 1}
+        return really(network, **given | quick)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(convdyno, "bench", small)
+    names: dict[str, Any] = {"pandas": pandas, "polars": polars, "duckdb": duckdb}
+    page = (DOCS / "python.md").read_text()
+    for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(text, "python.md", "exec"), names)
+    assert names["result"].ok
+    assert [row["precision"] for row in names["table"]] == ["fp32", "bf16"]
 
 
 def test_every_word_of_a_sweep_is_documented() -> None:

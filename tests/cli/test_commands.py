@@ -6,15 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+import typer.main
+from schemas import keeps_to
+from typer.testing import CliRunner
 
-SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+from convdyno.cli.main import app
+
 CLOCKWORK = ("bench", "trivial", "--engine", "clockwork", "--budget", "30s")
-
-
-def schema(name: str) -> Any:
-    return json.loads((SCHEMAS / f"{name}.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -23,8 +22,7 @@ def schema(name: str) -> Any:
     ids=" ".join,
 )
 def test_bench_json_keeps_to_its_schema(convdyno: Any, more: tuple[str, ...]) -> None:
-    document = convdyno(*CLOCKWORK, *more, "--json").json
-    jsonschema.validate(document, schema("bench"))
+    keeps_to("bench", convdyno(*CLOCKWORK, *more, "--json").json)
 
 
 def test_every_json_cell_names_a_record_that_is_there(convdyno: Any, tmp_path: Path) -> None:
@@ -35,7 +33,7 @@ def test_every_json_cell_names_a_record_that_is_there(convdyno: Any, tmp_path: P
 
 @pytest.mark.parametrize("network", ["resnet50", "deepmnist", "trivial"])
 def test_show_json_keeps_to_its_schema(convdyno: Any, network: str) -> None:
-    jsonschema.validate(convdyno("show", network, "--json").json, schema("show"))
+    keeps_to("show", convdyno("show", network, "--json").json)
 
 
 def test_show_has_the_published_parameters(convdyno: Any) -> None:
@@ -43,10 +41,14 @@ def test_show_has_the_published_parameters(convdyno: Any) -> None:
     assert "3.86 GMAC (7.72 GFLOP)" in convdyno("show", "resnet50").out
 
 
-def test_list_networks_and_engines(convdyno: Any) -> None:
-    networks = {row["network"] for row in convdyno("list", "networks", "--json").json["networks"]}
+def test_list_networks_engines_data_and_recipes(convdyno: Any) -> None:
+    listed = {
+        kind: keeps_to("list", convdyno("list", kind, "--json").json)[kind]
+        for kind in ("networks", "engines", "data", "recipes")
+    }
+    networks = {row["network"] for row in listed["networks"]}
     assert {"resnet50", "resnet50-v1.5", "deepmnist", "inception-resnet2-slim"} <= networks
-    engines = {row["engine"]: row for row in convdyno("list", "engines", "--json").json["engines"]}
+    engines = {row["engine"]: row for row in listed["engines"]}
     assert engines["torch"]["installed"]
     assert "resnet50" in convdyno("list", "networks").out
 
@@ -54,15 +56,26 @@ def test_list_networks_and_engines(convdyno: Any) -> None:
 def test_results_list_show_and_csv_tell_of_one_run(convdyno: Any) -> None:
     (cell,) = convdyno(*CLOCKWORK, "--json").json["cells"]
     assert cell["id"] in convdyno("results", "list").out
-    (row,) = convdyno("results", "list", "--json").json["records"]
+    (row,) = keeps_to("results", convdyno("results", "list", "--json").json)["records"]
     assert row["images_per_second"] == cell["images_per_second"]
     assert cell["id"] in convdyno("results", "show", "last").out
-    assert convdyno("results", "show", cell["id"], "--json").json["trial"] == cell["trial"]
+    record = keeps_to("record", convdyno("results", "show", cell["id"], "--json").json)
+    assert record["trial"] == cell["trial"]
     (line,) = csv.DictReader(io.StringIO(convdyno("results", "csv").out))
     assert float(line["images_per_second"]) == cell["images_per_second"]
     assert float(line["mean_speed"]) == cell["mean_speed"]
     for older in ("Mean_Time_Per_Step", "speed_uncertainty", "Speed_Jitter", "num_gpu"):
         assert line[older] != ""
+
+
+def test_results_are_merged_and_archived(convdyno: Any) -> None:
+    (cell,) = convdyno(*CLOCKWORK, "--rounds", "1", "--json").json["cells"]
+    merged = convdyno("results", "merge", "results", "--out", "all", "--json").json
+    assert keeps_to("results", merged)["from"][0]["added"] == [cell["id"]]
+    moved = keeps_to("results", convdyno("results", "archive", "--json").json)
+    assert (moved["records"], moved["staying"]) == ([cell["id"]], [])
+    nothing = keeps_to("results", convdyno("results", "archive", "--json").json)
+    assert (nothing["folder"], nothing["records"]) == (None, [])
 
 
 def test_a_foreign_file_in_the_store_is_named_and_skipped(convdyno: Any, tmp_path: Path) -> None:
@@ -103,15 +116,34 @@ def test_the_plain_output_says_what_a_stranger_needs(convdyno: Any) -> None:
 
 
 def test_doctor_describes_the_machine(convdyno: Any) -> None:
-    report = convdyno("doctor", "--quick", "--json").json
+    report = keeps_to("doctor", convdyno("doctor", "--quick", "--json").json)
     assert report["machine"]["cores_usable"] >= 1
     assert "torch" in report["engines"] | report["missing"]
     assert report["machine"]["cpu"] in convdyno("doctor", "--quick").out
 
 
-@pytest.mark.parametrize("command", ["bench", "show", "list", "doctor", "results"])
-def test_every_command_has_help_with_examples(convdyno: Any, command: str) -> None:
-    outcome = convdyno(command, "--help")
+def paths(command: Any, *path: str) -> list[tuple[str, ...]]:
+    """The command and all below it, each as the words that lead there."""
+    below = getattr(command, "commands", {})
+    return [path, *(found for name in below for found in paths(below[name], *path, name))]
+
+
+COMMANDS = [path for path in paths(typer.main.get_command(app)) if path]
+
+
+def test_the_whole_tree_is_walked() -> None:
+    assert {("bench",), ("data",), ("data", "speed"), ("results", "merge")} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_examples(path: tuple[str, ...]) -> None:
+    outcome = CliRunner().invoke(app, [*path, "--help"], prog_name="convdyno")
+    assert outcome.exit_code == 0
+    _, _, examples = outcome.output.partition("Examples:")
+    assert f"convdyno {' '.join(path)}" in examples
+
+
+def test_help_is_a_process_that_ends_well(convdyno: Any) -> None:
+    outcome = convdyno("bench", "--help")
     assert outcome.code == 0
     assert "Examples:" in outcome.out
-    assert f"convdyno {command}" in outcome.out

@@ -1,6 +1,5 @@
 """`convdyno data`: what it prints, and one sentence for what cannot be done."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schemas import keeps_to
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_make_info_convert(data: Any, tmp_path: Path) -> None:
     made = data("make", "photos", "--images", "12", "--classes", "3", "--size", "90x60")
     assert made.code == 0, made.err
     assert "photos: folder, 9 train images, 3 validation images" in made.out
-    told = data("info", "photos", "--check", "--json").json
+    told = keeps_to("data", data("info", "photos", "--check", "--json").json)
     assert told["format"] == "folder" and told["classes"] == ["class0", "class1", "class2"]
     assert told["damaged"] == 0 and told["checked"]
     train = told["splits"]["train"]
@@ -35,6 +35,7 @@ def test_make_info_convert(data: Any, tmp_path: Path) -> None:
     assert train["height"][0] <= train["height"][1] <= train["height"][2]
 
     done = data("convert", "photos", "records", "--to", "tfrecord", "--shards", "2", "--json").json
+    keeps_to("data", done)
     assert done["counts"] == {"train": 9, "validation": 3} and not done["resumed"]
     names = sorted(path.name for path in (tmp_path / "records").iterdir())
     assert names == [
@@ -49,7 +50,7 @@ def test_make_info_convert(data: Any, tmp_path: Path) -> None:
     path.write_bytes(content)
     checked = data("info", "records", "--check", "--json")
     assert checked.code == 2
-    assert checked.json["damaged"] == 1
+    assert keeps_to("data", checked.json)["damaged"] == 1
     assert "train-00000-of-00002 at byte" in checked.json["damage"][0]
     refused = data("convert", "records", "again", "--to", "folder")
     assert refused.code == 2 and "its checksum differs" in refused.err
@@ -141,5 +142,5 @@ def test_a_name_is_found_where_get_put_it(data: Any, tmp_path: Path) -> None:
     got = data("get", "mnist", "--from", "mine", "--json")
     assert got.code == 0
     assert "warning: train-images-idx3-ubyte differs from the published file" in got.err
-    assert json.loads(got.out)["counts"] == {"train": 2, "validation": 2}
+    assert keeps_to("data", got.json)["counts"] == {"train": 2, "validation": 2}
     assert data("info", "mnist", "--json").json["format"] == "idx"

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from schemas import keeps_to
 
 from convdyno.results.claims import Claim, claim
 from convdyno.results.machines import cell_name
@@ -65,7 +66,7 @@ def test_a_plan_is_shown_with_every_trial_and_nothing_is_written(
     assert outcome.out.count("trivial --engine clockwork") == 4
     assert "4 cells: 4 to run" in outcome.out
     assert "at most 4:00" in outcome.out
-    plan = convdyno("sweep", "sweep.toml", "--dry-run", "--json").json
+    plan = keeps_to("sweep", convdyno("sweep", "sweep.toml", "--dry-run", "--json").json)
     assert len({trial["digest"] for trial in plan["trials"]}) == 4
     assert plan["seconds"] == {"expected": None, "most": 240.0}
     assert {trial["standing"] for trial in plan["trials"]} == {"new"}
@@ -77,7 +78,7 @@ def test_everything_is_measured_and_a_second_time_nothing(
 ) -> None:
     outcome = convdyno("sweep", "sweep.toml", "--label", "gpu=<k80>", "--json")
     assert outcome.code == 0
-    assert {cell["standing"] for cell in outcome.json["cells"]} == {"done"}
+    assert {cell["standing"] for cell in keeps_to("sweep", outcome.json)["cells"]} == {"done"}
     assert all(cell["images_per_second"] > 0 for cell in outcome.json["cells"])
     records = list(Store(tmp_path / "results").records())
     assert len(records) == 4
@@ -113,6 +114,7 @@ def test_out_of_memory_is_remembered(convdyno: Any, file: Path, tmp_path: Path) 
     )
     outcome = convdyno("sweep", "sweep.toml", "--json")
     assert outcome.code == 5
+    keeps_to("sweep", outcome.json)
     assert [cell["status"] for cell in outcome.json["cells"]] == ["ok", "oom", "skipped", "skipped"]
     assert "batch 2 ran out of memory" in outcome.json["cells"][3]["reason"]
 

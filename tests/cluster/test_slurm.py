@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from lab_slurm import Slurm
 from runs import bars
+from schemas import keeps_to
 
 from convdyno.results.jobs import find_run
 from convdyno.results.record import Record
@@ -49,7 +50,7 @@ class Site:
         return list(Store(self.out).records())
 
     def jobs(self, *run: str) -> list[dict[str, Any]]:
-        listed = json.loads(self("jobs", "list", *run, "--json").stdout)
+        listed = keeps_to("jobs", json.loads(self("jobs", "list", *run, "--json").stdout))
         return [job for one in listed["runs"] for job in one["jobs"]]
 
     def until(self, state: str, *run: str) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def test_detached_jobs_are_waited_for_collected_and_not_twice(site: Site) -> Non
     run = site.submit(*SHORT, "--slurm", "partition=GPU,gres=gpu:k80", "--devices", "1")
     assert not site.records()
     assert "1 completed" in site("jobs", "wait", run[:20]).stdout
-    (cell,) = json.loads(site("jobs", "collect", "--json").stdout)["cells"]
+    (cell,) = keeps_to("bench", json.loads(site("jobs", "collect", "--json").stdout))["cells"]
     assert cell["status"] == "ok"
     (record,) = site.records()
     (rank,) = record.processes[0].ranks

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+import shown
 from lab import Lab
 from lab_host import Host, wait_for
 
@@ -32,6 +33,13 @@ NASTY = 'it\'s "odd" $(touch /srv/executed) `touch /srv/executed`; touch /srv/ex
 
 QUICK = ["bench", "deepmnist", "--engine", "clockwork", "--batch", "8"]
 QUICK += ["--budget", "5m", "--within", "50%", "--rounds", "1"]
+
+
+ON_HOSTS = [
+    line
+    for line in shown.commands((shown.DOCS / "coming-from.md").read_text())
+    if "--nodes" in line
+]
 
 
 @pytest.fixture
@@ -330,6 +338,22 @@ def test_bench_draws_the_curve_over_the_hosts_of_a_nodes_file(
     (table,) = (tmp_path / "results").glob("scaling-*.csv")
     _, *rows = table.read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["1", "2", "3"]
+    assert ours(hosts) == {}
+
+
+@pytest.mark.parametrize("line", ON_HOSTS)
+def test_a_command_for_those_who_had_ssh_scripts_runs(
+    convdyno: Any, hosts: Lab, tmp_path: Path, line: str
+) -> None:
+    nodes = str(hosts.nodes)
+    stand_ins = {"nodes": nodes, "nodes.txt": nodes, "DIR": "/srv/there"}
+    there = ["--ssh-config", str(hosts.ssh_config), "--budget", "5m", "--batch", "2"]
+    done = convdyno(*shown.small(line, stand_ins), *there)
+    assert done.code == 0, done.err
+    records = [json.loads(p.read_text()) for p in (tmp_path / "results").glob("*.json")]
+    (largest,) = (r for r in records if r["trial"]["devices"] == 2)
+    assert {r["status"] for r in records} == {"ok"}
+    assert [rank["host"] for rank in largest["processes"][0]["ranks"]] == ["n1", "n2"]
     assert ours(hosts) == {}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from schemas import keeps_to
 
 from convdyno.blueprint.portable import load_weights
 from convdyno.blueprint.weights import initial_weights
@@ -31,7 +32,7 @@ def test_export_writes_the_weights_that_every_engine_starts_from(exported: Path)
 
 
 def test_show_says_what_a_file_is(convdyno: Any, exported: Path) -> None:
-    found = convdyno("weights", "show", exported.name, "--json").json
+    found = keeps_to("weights", convdyno("weights", "show", exported.name, "--json").json)
     assert (found["network"], found["form"], found["width"]) == ("resnet18", "canonical", 0.1)
     assert (found["classes"], found["image_size"]) == (10, "64x64")
     assert found["digest"] == build("resnet18", (64, 64), 10, 0.1).digest
@@ -42,8 +43,9 @@ def test_show_says_what_a_file_is(convdyno: Any, exported: Path) -> None:
 
 def test_convert_there_and_back_changes_nothing(convdyno: Any, exported: Path) -> None:
     def convert(source: str, target: str, to: str) -> None:
-        done = convdyno("weights", "convert", source, target, "--to", to)
+        done = convdyno("weights", "convert", source, target, "--to", to, "--json")
         assert (done.code, done.err) == (0, "")
+        assert keeps_to("weights", done.json)["form"] == to
 
     convert("a.safetensors", "t.safetensors", "torchvision")
     convert("t.safetensors", "b.safetensors", "canonical")

@@ -26,7 +26,7 @@ CONTAMINATED_SHARE = 0.10
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Block(_Frozen):

@@ -34,7 +34,7 @@ LossScale = Annotated[float, Field(gt=0)] | Literal["dynamic"]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Optimiser(_Frozen):
