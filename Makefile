@@ -10,12 +10,12 @@ ZOO := tests/engines/test_certified_zoo.py
 bench: .make/torch
 	$(BIN)/convdyno bench resnet50 --precision fp32,bf16 --budget 3m
 
-# Slow tests run one by one: most start workers that take every core, and two of those disturb each
+# Slow tests run one by one, but for the zoo: most start workers that take every core, and two of those disturb each
 # other more than they save. -rs names at the end what was not run, and why; with CI set, nothing may be missing.
 test: .make/test .make/data/ready lint
 	$(BIN)/pytest -rs -n 2 -m "not slow"
 	$(BIN)/pytest -rs -m slow --ignore $(ZOO)
-	$(BIN)/pytest -rs -m slow $(ZOO)
+	$(BIN)/pytest -rs -n 2 -m slow $(ZOO)
 
 lint: .make/test
 	$(BIN)/ruff check .
@@ -29,6 +29,8 @@ speed: .make/test
 	$(PIP) flax optax
 	$(BIN)/python benchmarks/engines.py
 	$(BIN)/python benchmarks/input.py
+	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/report.py 10000
 
 # System packages and real data sets; the scripts leave what is there already.
 .make/data/ready: tests/system.sh tests/real_data.sh
