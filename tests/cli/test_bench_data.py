@@ -36,7 +36,7 @@ def pictures(tmp_path: Path) -> Path:
 def test_a_ladder_has_a_cell_for_each_rung(convdyno: Any, pictures: Path) -> None:
     outcome = convdyno(
         "bench", "trivial", "--engine", "torch", "--data", str(pictures), "--ladder",
-        "--batch", "8", "--budget", "200s", "--rounds", "1", "--within", "50%", "--json",
+        "--batch", "8", "--budget", "90s", "--rounds", "1", "--within", "50%", "--json",
     )  # fmt: skip
     document = outcome.json
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
