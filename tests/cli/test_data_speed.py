@@ -1,11 +1,14 @@
 """`convdyno data speed`, as a user runs it."""
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from schemas import keeps_to
+
+from convdyno.data.speed import blocks
 
 
 @pytest.fixture
@@ -35,6 +38,29 @@ def test_the_parts_and_the_rate_are_told(convdyno, folder):
     assert found["image"] == [32, 32, 3]
     assert {"read_seconds", "decode_seconds", "transform_seconds"} <= set(found)
     assert found["megabytes_per_second"] > 0
+
+
+class Lucky:
+    """A pipeline that has its first batches ready by chance."""
+
+    wait_seconds = 0.0
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def facts(self) -> dict[str, int]:
+        return {"prefetch": 2}
+
+    def __next__(self) -> None:
+        self.taken += 1
+        assert self.taken < 2000, "blocks without an end"
+        time.sleep(0.002 if self.taken > 6 else 0.0)
+
+
+def test_a_batch_that_was_ready_by_chance_makes_no_endless_block():
+    found = blocks(Lucky(), seconds=0.1)
+    assert len(found) >= 2
+    assert max(block.seconds for block in found) < 3
 
 
 def test_people_get_a_bar(convdyno, folder):

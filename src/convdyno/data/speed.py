@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -54,8 +53,9 @@ def blocks(pipeline: Pipeline, seconds: float) -> list[Block]:
     """Time the pipeline for so long, after what it had made ahead has been used up."""
     for _ in range(int(str(pipeline.facts()["prefetch"])) + 2):
         next(pipeline)
-    single = _timed(pipeline, 1).seconds
-    many = max(1, math.ceil(BLOCK_SECONDS / max(single, 1e-6)))
+    many = 1  # One batch tells little: it may have been ready by chance.
+    while _timed(pipeline, many).seconds < BLOCK_SECONDS:
+        many *= 2
     found: list[Block] = []
     end = time.perf_counter() + seconds
     while len(found) < 2 or time.perf_counter() < end:
