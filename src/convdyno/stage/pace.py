@@ -39,12 +39,13 @@ class Pace:
         self._round_started = time.monotonic()
 
     def open_first(self, cells: int, others: int, opening: float) -> None:
-        """The first sitting has so many cells; opening each of the others takes so long.
+        """The first sitting has so many cells, and each took so long to be opened.
 
-        They will have as many turns as the first ones.
+        The others will have as many turns, and take as long as these or as in the rounds before.
         """
         self._share = max(1, cells) / max(1, cells + others)
-        self._later_seconds = others * opening
+        before = max(self._other_seconds[-2:], default=0.0) - cells * opening
+        self._later_seconds = max(others * opening, before) if others else 0.0
 
     def count_turn(self, seconds: float, *, first_sitting: bool) -> None:
         """All cells of a sitting have had a turn, which took so long."""
