@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "bench.json"
-QUICK = ("--budget", "60s", "--rounds", "1", "--within", "50%", "--json")
+QUICK = ("--budget", "40s", "--rounds", "1", "--within", "50%", "--json")
 
 
 def photographs(folder: Path, size: tuple[int, int], images: int = 24) -> Path:
