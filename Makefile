@@ -11,14 +11,15 @@ ZOO := tests/engines/test_certified_zoo.py
 bench: .make/torch
 	$(BIN)/convdyno bench resnet50 --precision fp32,bf16 --budget 3m
 
-# Slow tests of what engines compute run in two processes. The others run one by one: they start
-# workers that take every core, and two of those disturb each other more than they save.
+# Slow tests of what engines compute run in two processes, but for the zoo, whose workers fill the
+# memory. The others run one by one: they start workers that take every core, and two of those
+# disturb each other more than they save.
 # -rs names at the end what was not run, and why; with CI set, nothing may be missing.
 test: .make/test .make/data/ready lint
 	$(BIN)/pytest -rs -n 2 -m "not slow"
 	$(BIN)/pytest -rs -n 2 --dist loadfile -m slow $(ALIKE) --ignore $(ZOO)
 	$(BIN)/pytest -rs -m slow $(ALIKE:%=--ignore %)
-	$(BIN)/pytest -rs -n 2 -m slow $(ZOO)
+	$(BIN)/pytest -rs -m slow $(ZOO)
 
 lint: .make/test
 	$(BIN)/ruff check .
