@@ -44,7 +44,7 @@ def launch(lab: Lab, logs: Path) -> dict[str, float]:
     nodes = read_nodes(lab.nodes)
     with closing(SshLauncher(nodes, Remote(ssh_config=lab.ssh_config), logs=logs)) as there:
         with timed("connect", seconds):
-            cores = there.cores(3)
+            cores = there.cores(3, "cpu")
         trial = Trial(
             network="deepmnist", engine="clockwork", batch=8, devices=3, hosts=3, cores=cores
         )
