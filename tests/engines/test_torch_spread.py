@@ -1,11 +1,16 @@
 """Several ranks of torch take the steps that one takes with all their images."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spread_suite as suite
+import torch
 from spread_suite import Case
+
+from convdyno.engines.torch.spread import join
+from convdyno.errors import Refused
 
 pytestmark = pytest.mark.slow
 
@@ -54,3 +59,13 @@ def test_gradients_in_bf16_on_the_wire_are_near(found: Any) -> None:
 @pytest.mark.parametrize("name", ["plain", "norms"])
 def test_one_rank_alone_can_look(found: Any, name: str) -> None:
     suite.check_looking(CASES[name], found[name])
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_missing_horovod_is_a_sentence_on_every_rank(
+    rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "horovod", None)
+    trial = Case("plain", {"exchange": "horovod"}).trial("torch", devices=2)
+    with pytest.raises(Refused, match=r"docs/scaling\.md"):
+        join(suite.worlds(2)[rank], trial, torch.device("cpu"))

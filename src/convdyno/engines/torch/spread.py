@@ -133,6 +133,7 @@ def _start_horovod(world: World, trial: Trial) -> None:
     """Let Horovod's ranks be ours, whoever made them: with its gloo, which starts each time."""
     if trial.compress != "none":
         raise Refused("Horovod sends gradients as they are: leave --compress at none")
+    hvd = _horovod()
     if world.interface:
         os.environ.setdefault("HOROVOD_GLOO_IFACE", world.interface)
     if trial.bucket_mb is not None:
@@ -157,7 +158,7 @@ def _start_horovod(world: World, trial: Trial) -> None:
         _serve_rendezvous(world, hosts)
     else:
         _await_rendezvous(world)
-    _horovod().init()
+    hvd.init()
 
 
 def _serve_rendezvous(world: World, hosts: list[str]) -> None:
