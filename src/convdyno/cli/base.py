@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from convdyno.cli import parse
 from convdyno.errors import BadStore, TrialFailed, UnknownName, UsageError
+from convdyno.trial import axes, parse
 
 if TYPE_CHECKING:
     from convdyno.results.record import Record
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 60.0
 """How long a worker may take to say that it is there."""
-SETTINGS = (
-    "batch", "precision", "layout", "compile", "kernels", "feed", "threads", "device", "loader",
-    "decoder", "input_threads", "prefetch", "loss_scale", "bucket_mb", "compress", "accumulate",
-    "processes", "cores", "exchange",
-)  # fmt: skip
+SETTINGS = axes.names(how=True)
 """What base and candidate may differ in: how the work is done, not what it is."""
 
 

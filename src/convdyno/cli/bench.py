@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convdyno.cli import complete, parse
+from convdyno.cli import complete
 from convdyno.cli.preset import with_preset
 from convdyno.errors import NothingMeasured, UsageError
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

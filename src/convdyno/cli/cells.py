@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from convdyno.cli import parse
 from convdyno.errors import UsageError
-from convdyno.trial import spec
+from convdyno.trial import axes, parse
 
 if TYPE_CHECKING:
     from convdyno.data.source import Facts, Split
@@ -20,10 +19,6 @@ LADDER = {
     "arrays": ("device", "host", "source"),
 }
 """The rungs of a bottleneck ladder, the lowest first."""
-
-
-ONLY_TOGETHER = ("exchange", "bucket_mb", "compress", "processes")
-"""What means nothing to one device."""
 
 
 def make_trials(there: Room, words: dict[str, Any]) -> list[Trial]:
@@ -55,7 +50,7 @@ def make_trials(there: Room, words: dict[str, Any]) -> list[Trial]:
                 **once,
                 "optimiser": [_optimiser(words, network.optimiser)],
                 "devices": there.counts(wanted),
-                "exchange": parse.several(words["exchange"], _choice("exchange", spec.Exchange)),
+                "exchange": axes.find("exchange").values(words["exchange"]),
             }
         )
     cells = _share_out(cells, there)
@@ -83,36 +78,11 @@ def _engines(words: str | None) -> list[str]:
 @cache
 def readers() -> dict[str, Callable[[str], Any]]:
     """What reads one word of each option that takes a list, in the order of the cells."""
+    apart = ("network", "engine", "optimiser", "rate", "devices", "hosts", "exchange", "seed")
     return {
-        "mode": _choice("mode", spec.Mode),
-        "batch": _batch,
-        "precision": _choice("precision", spec.Precision),
-        "layout": _choice("layout", spec.Layout),
-        "compile": _choice("compile", spec.Switch),
-        "kernels": _choice("kernels", spec.Kernels),
-        "feed": _choice("feed", spec.Feed),
-        "threads": _automatic("--threads"),
-        "device": str,
-        "image_size": parse.image_size,
-        "classes": parse.whole("--classes", 2),
-        "width": parse.number("--width"),
-        "data": str,
-        "loader": _choice("loader", spec.Loader),
-        "decoder": _choice("decoder", spec.Decoder),
-        "crop": _choice("crop", spec.Crop),
-        "view": _choice("view", spec.View),
-        "resize": _choice("resize", spec.Resize),
-        "colour": _choice("colour", spec.Colour),
-        "input_threads": _automatic("--input-threads"),
-        "prefetch": parse.whole("--prefetch"),
-        "on_bad": _choice("on-bad", spec.OnBad),
-        "loss_scale": _loss_scale,
-        "scaling": _choice("scaling", spec.Scaling),
-        "bucket_mb": parse.number("--bucket-mb"),
-        "compress": _choice("compress", spec.Compress),
-        "accumulate": parse.whole("--accumulate"),
-        "processes": _choice("processes", spec.Processes),
-        "cores": _automatic("--cores"),
+        axis.name: axis.read
+        for axis in axes.AXES
+        if axis.kind == "list" and axis.of_trial == axis.name and axis.name not in apart
     }
 
 
@@ -121,25 +91,8 @@ def check_word(name: str, word: str) -> None:
     from convdyno.engines import registry
     from convdyno.zoo.registry import find
 
-    others: dict[str, Callable[[str], Any]] = {
-        "network": find,
-        "engine": registry.chosen,
-        "devices": parse.whole("--devices"),
-        "exchange": _choice("exchange", spec.Exchange),
-        "optimiser": _choice("optimiser", spec.OptimiserKind),
-        "rate": parse.number("--rate"),
-        "seed": parse.whole("--seed", 0),
-        "stage_from": lambda word: parse.labelled("--stage-from", word),
-    }
-    (readers() | others).get(name, str)(word)
-
-
-def _choice(name: str, kind: Any) -> Callable[[str], str]:
-    return parse.one_of(name, get_args(kind))
-
-
-def _automatic(option: str) -> Callable[[str], int | None]:
-    return lambda word: None if word == "auto" else parse.whole(option)(word)
+    known: dict[str, Callable[[str], Any]] = {"network": find, "engine": registry.chosen}
+    (known.get(name) or axes.find(name).read)(word)
 
 
 def _share_out(cells: list[Trial], there: Room) -> list[Trial]:
@@ -159,7 +112,9 @@ def _share_out(cells: list[Trial], there: Room) -> list[Trial]:
                 )
             changes["batch"] = trial.batch // trial.devices
         if trial.devices == 1:  # There is nothing to exchange, so ways to do it are one cell.
-            changes |= {name: Trial.model_fields[name].default for name in ONLY_TOGETHER}
+            changes |= {
+                name: Trial.model_fields[name].default for name in axes.names(together=True)
+            }
         made = make_trial(**trial.model_dump() | changes)
         if not (made in found and trial.differs_in(made)):
             found.append(made)
@@ -202,17 +157,7 @@ def _fit_data(trial: Trial, ladder: bool) -> list[Trial]:
 
 
 def _optimiser(words: dict[str, Any], own: str) -> dict[str, Any]:
-    kind = _choice("optimiser", spec.OptimiserKind)(words["optimiser"] or own)
+    kind = axes.find("optimiser").read(words["optimiser"] or own)
     rate = parse.number("--rate")(words["rate"]) if words["rate"] is not None else None
     default = {"sgd": 1e-3, "adam": 1e-4}[kind]
     return {"kind": kind, "rate": default if rate is None else rate}
-
-
-def _batch(word: str) -> int:
-    if word == "max":
-        raise UsageError("--batch max is found by trying, on this machine: give a number here")
-    return parse.whole("--batch")(word)
-
-
-def _loss_scale(word: str) -> float | str:
-    return word if word == "dynamic" else parse.number("--loss-scale")(word)

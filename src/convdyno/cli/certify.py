@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convdyno.cli import parse
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

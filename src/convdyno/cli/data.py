@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convdyno.cli import parse
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.data.convert import Convertible, Options

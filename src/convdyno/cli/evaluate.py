@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convdyno import __version__
-from convdyno.cli import parse
 from convdyno.errors import BadWeights, TrialFailed, UsageError
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.launch.crew import Team

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convdyno.cli import parse
 from convdyno.cli.borrow import as_bench_has_them, bench_options
 from convdyno.errors import NothingMeasured, UsageError
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.cli.base import Base

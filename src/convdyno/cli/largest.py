@@ -6,8 +6,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from convdyno.cli import parse
 from convdyno.errors import TrialFailed, UsageError
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.launch.crew import Launcher

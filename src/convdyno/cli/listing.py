@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from convdyno.cli.parse import one_of
+from convdyno.trial.parse import one_of
 
 EXAMPLES = """\b
 Examples:

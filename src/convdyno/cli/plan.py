@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from convdyno.cli import options, parse
+from convdyno.cli import options
 from convdyno.errors import BadSweep, ConvdynoError, UsageError
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.launch.crew import Room

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from convdyno.cli import parse
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.launch.crew import Launcher

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from convdyno.cli import parse
 from convdyno.cli.ranks import shared_out
 from convdyno.errors import UsageError
+from convdyno.trial import axes, parse
 
 if TYPE_CHECKING:
     from convdyno.launch.crew import Launcher
@@ -27,7 +27,7 @@ def make_training(there: Launcher, given: dict[str, Any]) -> Training:
     from convdyno.cli.cells import look_into
     from convdyno.data.recognise import splits
     from convdyno.engines import registry
-    from convdyno.trial import recipes, spec
+    from convdyno.trial import recipes
     from convdyno.trial.spec import make_trial
     from convdyno.trial.training import Training
     from convdyno.zoo.registry import build, find
@@ -79,7 +79,7 @@ def make_training(there: Launcher, given: dict[str, Any]) -> Training:
         on_bad=given["on_bad"],
         exchange=_exchange(given["exchange"]),
         bucket_mb=_read(given, "bucket_mb", parse.number("--bucket-mb")),
-        compress=parse.one_of("compress", get_args(spec.Compress))(given["compress"]),
+        compress=axes.find("compress").read(given["compress"]),
         accumulate=parse.whole("--accumulate")(given["accumulate"]),
         seed=given["seed"],
         **spread,
@@ -111,12 +111,10 @@ def _exchange(word: str) -> str:
 
 
 def _optimiser(given: dict[str, Any], recipe: Recipe, together: int) -> dict[str, Any]:
-    from convdyno.trial import spec
-
     rule = recipe.optimiser.model_dump()
     rule["rate"] = recipe.rate(together)
     if given["optimiser"] is not None:
-        rule["kind"] = parse.one_of("optimiser", get_args(spec.OptimiserKind))(given["optimiser"])
+        rule["kind"] = axes.find("optimiser").read(given["optimiser"])
     for name in (*NUMBERS, *SWITCHES):
         word, option = given[name], f"--{name.replace('_', '-')}"
         if word == "off" and name in SWITCHES:

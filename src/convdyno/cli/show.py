@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from convdyno.cli import complete, parse
+from convdyno.cli import complete
+from convdyno.trial import parse
 
 EXAMPLES = """\b
 Examples:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from convdyno.cli import parse
 from convdyno.errors import UsageError
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.launch.slurm_order import Order

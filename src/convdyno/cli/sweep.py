@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convdyno.cli import options, parse
+from convdyno.cli import options
 from convdyno.errors import NothingMeasured, UsageError
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.cli.plan import Plan

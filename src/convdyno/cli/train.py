@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from convdyno.cli import complete, parse
+from convdyno.cli import complete
 from convdyno.errors import TrialFailed, UsageError
+from convdyno.trial import parse
 
 EXAMPLES = """\b
 Examples:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convdyno.cli import parse
+from convdyno.trial import parse
 from convdyno.zoo.foreign import LIBRARIES
 
 if TYPE_CHECKING:
