@@ -85,7 +85,7 @@ def csv(
     """All records as CSV, with the older tools' columns beside ours."""
     import datetime
 
-    from convdyno.cli.files import write_file
+    from convdyno.app.files import write_file
     from convdyno.report.csv import write_csv
     from convdyno.report.rows import row
 
