@@ -1,4 +1,4 @@
-"""A heat: many settings as live processes, in turns; after each leg the slower half leaves.
+"""Halving: many settings as live processes, in turns; after each leg the slower half leaves.
 
 A leg is twice as long as the one before it, so time goes to those that are hard to tell apart.
 """
@@ -7,100 +7,75 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.crew import OutOfTime, Team
-from convdyno.results.record import Process, Record
-from convdyno.results.store import Store
-from convdyno.stage.narrator import Narrator
-from convdyno.stage.rounds import Cell, Limits, Seat, Stage
-from convdyno.stats.plan import Goal
+from convdyno.results.record import Record
+from convdyno.stage.rounds import Cell, Stage
 from convdyno.stats.records import rounds_of
 from convdyno.stats.summary import interval
-from convdyno.trial.spec import Trial
 
 LEG_TURNS = 2
 """Turns of the first leg: forward and backward."""
 MEASURING_SHARE = 0.35
-"""Of a heat's time, what is kept for turns: nothing more is started then."""
+"""Of the time, what is kept for turns: nothing more is started then."""
 START_SHARE = 0.4
-"""Of a heat's time, what one process may take to become ready."""
+"""Of the time, what one process may take to become ready."""
 
 
-class Heat(Stage):
-    """One round of cells, halved again and again; `left` has the best of each sitting."""
+@dataclass
+class Halving:
+    """One round of cells, halved again and again until one of each sitting is left."""
 
-    def __init__(
-        self,
-        cells: list[Cell],
-        legs: int,
-        limits: Limits,
-        store: Store,
-        narrator: Narrator,
-        start: Callable[[Trial], Team],
-    ) -> None:
-        super().__init__(cells, Goal(), limits, store, narrator, start)
-        self._legs = legs
-        self.left: list[Cell] = []
+    doubled: int
+    """How often legs are doubled at the start."""
+    budget_seconds: float
+    looks: int = 1
+    probes: bool = False
+    """Nobody asks for the peaks of settings that are only tried."""
 
-    def _rounds(self) -> None:
-        had = [process.round for cell in self.cells for process in cell.record.processes]
-        self._round(max(had, default=-1) + 1)
+    def start_round(self) -> None:
+        """There is only one."""
 
-    def _seat(self, number: int, sitting: int, cell: Cell) -> Seat:
+    def start_seconds(self, *, first: bool, left: float) -> float | None:
         """The first one has all the time; others only as long as some is left to measure."""
-        if sitting == 0 and cell is self.cells[0]:
-            return super()._seat(number, sitting, cell)
-        whole, seconds = self._deadline, self.limits.budget_seconds
-        if self._left() < MEASURING_SHARE * seconds:
+        if first:
+            return None
+        if left < MEASURING_SHARE * self.budget_seconds:
             raise TrialFailed("skipped", "the time for the search was over before it was tried")
-        self._deadline = min(whole, time.monotonic() + START_SHARE * seconds)
-        try:
-            return super()._seat(number, sitting, cell)
-        except OutOfTime:
-            raise TrialFailed(
-                "timeout", f"was not ready within {START_SHARE * seconds:.0f} s: give more --budget"
-            ) from None
-        finally:
-            self._deadline = whole
+        return START_SHARE * self.budget_seconds
 
-    def _take_turns(self, number: int, sitting: int, seats: list[Seat]) -> None:
-        turns = itertools.count()
-        for leg in itertools.count(self._legs):
-            for turn in itertools.islice(turns, LEG_TURNS << leg):
-                for seat in list(seats if turn % 2 == 0 else reversed(seats)):
-                    self.narrator.measuring(
-                        number, turn, seat.cell.record.trial.label, self._left()
-                    )
-                    self._guard(seats, seat, partial(self._measure, turn=turn))
-                    self._heed()
-            over = self._left() <= 0
-            for seat in _slower(seats, 1 if over else (len(seats) + 1) // 2):
-                seats.remove(seat)
-                seat.worker.end()
-            if len(seats) < 2:
-                break
-        self.left += [seat.cell for seat in seats]
+    def open_first(self, cells: int, others: int, opening: float) -> None:
+        """What later sittings cost is not planned."""
 
-    def _close(self, seat: Seat) -> None:
-        """Nobody asks for the peaks of settings that are only tried."""
-        seat.worker.end()
+    def count_turn(self, seconds: float, *, first_sitting: bool) -> None:
+        """What turns cost is not planned."""
 
-    def _fail(self, cell: Cell, failure: TrialFailed) -> None:
-        """Settings that do not work are part of the search, and told at its end."""
-        cell.failed = True
-        self._write(cell, status=failure.status, reason=str(failure))
+    def leaving(self, records: Sequence[Record], turn: int, left: float) -> list[Record]:
+        """The slower half at the end of a leg, or all but the fastest if the time is over."""
+        if not self._ends_leg(turn):
+            return []
+        keep = 1 if left <= 0 else (len(records) + 1) // 2
+        return sorted(records, key=lambda r: -speed(r.but(processes=r.processes[-1:])))[keep:]
 
+    def sitting_is_over(
+        self, records: Sequence[Record], sitting: int, turn: int, left: float
+    ) -> bool:
+        """When one is left, at the end of a leg."""
+        return len(records) < 2 and self._ends_leg(turn)
 
-def _slower(seats: list[Seat], keep: int) -> list[Seat]:
-    return sorted(seats, key=lambda seat: -_speed(seat.process, seat.cell.record))[keep:]
+    def end_round(self) -> None:
+        """What rounds cost is not planned."""
 
+    def finished(self, records: Sequence[Record], left: float) -> bool:
+        """After one round."""
+        return True
 
-def _speed(process: Process, record: Record) -> float:
-    """Images per second of one process."""
-    return speed(record.but(processes=(process,)))
+    def _ends_leg(self, turn: int) -> bool:
+        """Whether so many turns, counted from 0, are one or several whole legs."""
+        legs = (turn + 1) / (LEG_TURNS << self.doubled) + 1  # 1 + 2 + 4 ... is a power less 1.
+        return legs.is_integer() and int(legs).bit_count() == 1
 
 
 def speed(record: Record) -> float:
@@ -117,12 +92,12 @@ def start_seconds(record: Record) -> float:
 
 
 def knock_out(
-    cells: list[Cell], seats: int, until: float, heat_of: Callable[[list[Cell], int, float], Heat]
+    cells: list[Cell], seats: int, until: float, heat_of: Callable[[list[Cell], int, float], Stage]
 ) -> Cell | None:
     """The cell that wins heat after heat; None if none could be measured.
 
-    `heat_of` makes a heat of some cells, by how often legs are doubled at its start and by its
-    seconds.
+    `heat_of` makes a stage that halves some cells, by how often legs are doubled at its start and
+    by its seconds.
     """
     contenders = list(cells)
     for rung in itertools.count():
@@ -133,7 +108,7 @@ def knock_out(
             seconds = max(1.0, (until - time.monotonic()) / (parts - place))
             heat = heat_of(group, rung, seconds)
             heat.run()
-            left += heat.left
+            left += heat.stayed
         left = sorted(left, key=lambda cell: -speed(cell.record))
         if len(left) >= len(contenders):  # Everybody had a sitting of their own.
             left = left[: (len(left) + 1) // 2]

@@ -31,13 +31,15 @@ from convdyno.stage.agenda import (
     in_random_order,
 )
 from convdyno.stage.narrator import Narrator
-from convdyno.stage.rounds import Cell, Limits, Stage, Stopped
+from convdyno.stage.rounds import Cell, Failures, Limits, Stage, Stopped
 from convdyno.stats.figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 CROWDED = "ran out of memory beside other cells: to be measured alone"
+CROWD = Failures(instead={"oom": TrialFailed("interrupted", CROWDED)})
+"""Of several cells: one without room beside others is tried alone before that is a result."""
 SLACK_SECONDS = 600.0
 """What a group may take besides its budget: staging, certificates, the last turn."""
 
@@ -63,15 +65,6 @@ class Means:
     """Of the order."""
     narrator: Narrator = field(default_factory=Narrator)
     quiet: bool = False
-
-
-class Crowd(Stage):
-    """Several cells: one without room beside others is tried alone before that is a result."""
-
-    def _fail(self, cell: Cell, failure: TrialFailed) -> None:
-        if failure.status == "oom":
-            failure = TrialFailed("interrupted", CROWDED)
-        super()._fail(cell, failure)
 
 
 class SweepRun:
@@ -177,9 +170,15 @@ class SweepRun:
             self._part(cells)
             budget = means.limits.budget_seconds * len(cells)
             limits = replace(means.limits, budget_seconds=budget)
-            kind = Crowd if len(cells) > 1 else Stage
-            stage = kind(cells, means.goal, limits, self._store, means.narrator, means.start)
-            self._stage = stage
+            stage = self._stage = Stage(
+                cells,
+                means.goal,
+                limits,
+                self._store,
+                means.narrator,
+                means.start,
+                failures=CROWD if len(cells) > 1 else None,
+            )
             try:
                 self._heed()
                 stage.run()
