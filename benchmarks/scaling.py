@@ -24,7 +24,7 @@ import numpy as np
 from side_by_side import BLOCK_SECONDS, Ratio
 
 from convdyno.launch.local import Here
-from convdyno.run.share import free_ports
+from convdyno.run.pinning import free_ports
 from convdyno.stats import student
 from convdyno.trial.spec import make_trial
 from convdyno.zoo.registry import find

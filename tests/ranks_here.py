@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from convdyno.run.pinning import free_ports
 from convdyno.run.ranks import Ranks
-from convdyno.run.share import free_ports
 from convdyno.trial.world import World
 
 

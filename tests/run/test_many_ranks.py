@@ -17,8 +17,8 @@ import runs
 from convdyno.errors import UsageError
 from convdyno.launch.local import Here
 from convdyno.results.runs import read_run
-from convdyno.run.beginning import compare_data
 from convdyno.run.checkpoint import random_of_all, state_of
+from convdyno.run.resume import compare_data
 from convdyno.trial.spec import make_trial
 
 ENGINES = ("torch", "jax", "tensorflow", "keras/torch", "keras/jax", "keras/tensorflow")

@@ -10,8 +10,8 @@ import pytest
 import ranks_here
 
 from convdyno.errors import TrialFailed, UsageError
+from convdyno.run.pinning import free_ports
 from convdyno.run.ranks import Ranks, pack, unpack
-from convdyno.run.share import free_ports
 from convdyno.trial.world import World
 
 ARRAYS = {

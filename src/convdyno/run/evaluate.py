@@ -129,7 +129,7 @@ def together(shares: Iterable[Told], classes: int) -> Evaluation:
     return Evaluation(images, top1, top5, loss, confusion)
 
 
-class Stopped(Exception):
+class EvaluationStopped(Exception):
     """Somebody asked to end while the test images were looked at."""
 
 
@@ -139,7 +139,7 @@ def examine(
 ) -> Evaluation | None:  # fmt: skip
     """What all ranks count, each on its share; None if `Stopped` came out of one of the shares."""
     told = None
-    with _as_judged(session, blueprint, averaged, ranks), suppress(Stopped):
+    with _as_judged(session, blueprint, averaged, ranks), suppress(EvaluationStopped):
         told = count(session, share, blueprint.classes).told()
     shares = [share for share in ranks.gather(told) if share is not None]
     return together(shares, blueprint.classes) if len(shares) == ranks.world.size else None
@@ -155,7 +155,7 @@ def alive(batches: Iterable[HostBatch], say: Callable[..., None]) -> Iterator[Ho
             say("progress", what="evaluating")
 
 
-class Candidate:
+class TrainedNetwork:
     """A checkpoint to be evaluated: its weights without auxiliary heads, and its test images.
 
     The trial says which engine looks at which data, and has the network as it was trained.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.blueprint.weights import Weights
-from convdyno.run.summaries import Summaries
+from convdyno.run.tensorboard import EventFiles
 
 WHEN = ("kind", "time", "seconds")
 """What a line says about itself: its kind, when it was, and after how long a training."""
@@ -22,7 +22,7 @@ class Journal:
     def __init__(self, folder: Path, after: int, warn: Callable[[str], None]) -> None:
         self._warn = warn
         self._history = History(folder / "history.jsonl", after)
-        self._summaries = Summaries(folder, after, warn)
+        self._event_files = EventFiles(folder, after, warn)
 
     def last(self, kind: str) -> dict[str, Any] | None:
         """What the latest line of a kind says that was there when the journal was opened."""
@@ -34,15 +34,15 @@ class Journal:
             self._history.add({"kind": kind, "time": time.time(), **facts})
         except OSError as wrong:
             self._warn(f"the history was not written: {wrong.strerror}")
-        self._summaries.scalars(step, scalars)
+        self._event_files.scalars(step, scalars)
 
     def pictures(self, step: int, weights: Weights, images: Any) -> None:
         """How the weights are distributed, and some of the images that are being trained on."""
-        self._summaries.pictures(step, weights, images)
+        self._event_files.pictures(step, weights, images)
 
     def close(self) -> None:
         """Write what is left."""
-        self._summaries.close()
+        self._event_files.close()
 
 
 class History:

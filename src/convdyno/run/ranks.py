@@ -109,7 +109,7 @@ class Ranks:
         raise problem
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the lines to the others."""
         for line in self._lines:
             line.close()
         self._lines = []

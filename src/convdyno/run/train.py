@@ -23,14 +23,14 @@ from convdyno.data.synthetic import HostBatch
 from convdyno.engines.contract import Engine, Session
 from convdyno.errors import BadWeights, UsageError
 from convdyno.run import checkpoint
-from convdyno.run.beginning import compare_data, take_up
-from convdyno.run.checkpoint import Standing
-from convdyno.run.evaluate import Stopped, alive, examine
+from convdyno.run.cadence import QUIET_SECONDS, Cadence
+from convdyno.run.checkpoint import TrainingStanding
+from convdyno.run.divergence import Divergence
+from convdyno.run.evaluate import EvaluationStopped, alive, examine
 from convdyno.run.feed import blueprint_of, make_pipeline
 from convdyno.run.journal import Journal
-from convdyno.run.looks import QUIET_SECONDS, Looks
 from convdyno.run.ranks import Ranks, pack, unpack
-from convdyno.run.sound import Divergence
+from convdyno.run.resume import compare_data, take_up
 from convdyno.trial.training import Training, Watching
 
 PICTURES = 8
@@ -47,7 +47,7 @@ class Trainer:
 
     _session: Session
     _pipeline: Pipeline
-    _looks: Looks
+    _cadence: Cadence
     _journal: Journal | None = None
     """Of rank 0, which writes for all."""
 
@@ -103,9 +103,9 @@ class Trainer:
             self._pipeline = self._batches(self._train, train=True)
             self._kept.callback(self._pipeline.close)
             self._say_begun(engine)
-            self._looks = Looks(self._watching, self._ranks, self._step)
+            self._cadence = Cadence(self._watching, self._ranks, self._step)
             self._mark()
-            while not (self._looks.due(self._step, self._stopping) and self._look()):
+            while not (self._cadence.due(self._step, self._stopping) and self._look()):
                 self._advance()
 
     def conclude(self) -> None:
@@ -126,7 +126,7 @@ class Trainer:
         )
 
     def _advance(self) -> None:
-        """One step."""
+        """Make one step of training."""
         session, rate = self._session, self._training.rate(self._step / self._per_epoch)
         if rate != self._rate:
             self._rate = rate
@@ -139,7 +139,7 @@ class Trainer:
         """Do what is due at this step, all ranks alike; whether training is over."""
         if not self._ranks.alone:
             self._session.wait()
-        look = self._looks.look(self._step, self._stopping)
+        look = self._cadence.look(self._step, self._stopping)
         self._ending, moved = look.stop, self._step > self._begun_at
         if look.display and moved:
             self._display()
@@ -157,10 +157,10 @@ class Trainer:
         if over or look.save or (self._step % self._per_epoch == 0 and moved):
             self._pause()
             self._save()
-            self._looks.done("save")
+            self._cadence.done("save")
             self._mark()
         certain = (self._steps, self._per_epoch, self._between)
-        self._looks.go_on(self._step, min(every - self._step % every for every in certain))
+        self._cadence.go_on(self._step, min(every - self._step % every for every in certain))
         return over
 
     def _say_begun(self, engine: Engine) -> None:
@@ -239,7 +239,7 @@ class Trainer:
         self._say("step", seconds=self._seconds, **shown)
         if self._journal:
             self._journal.note("step", self._step, shown, shown)
-        self._looks.done("display")
+        self._cadence.done("display")
         self._mark()
 
     def _show_pictures(self) -> None:
@@ -248,7 +248,7 @@ class Trainer:
         if self._journal:
             weights = self._divergence.weights(self._step, self._session.weights())
             self._journal.pictures(self._step, weights, self._images[:PICTURES])
-        self._looks.done("picture")
+        self._cadence.done("picture")
         self._mark()
 
     def _checked_loss(self) -> float:
@@ -295,7 +295,7 @@ class Trainer:
     def _unless_stopped(self, pipeline: Pipeline) -> Iterator[HostBatch]:
         for batch in alive(pipeline, self._say):
             if self._stopping:
-                raise Stopped
+                raise EvaluationStopped
             yield batch
 
     def _save(self) -> None:
@@ -310,7 +310,7 @@ class Trainer:
         weights = self._divergence.weights(self._step, self._session.weights())
         state = self._divergence.state(self._step, state)
         state |= checkpoint.random_of_all([unpack(one) for one in randoms])
-        standing = Standing(
+        standing = TrainingStanding(
             self._training,
             self._step,
             *divmod(self._step, self._per_epoch),

@@ -80,21 +80,21 @@ class Worker:
     ) -> None:  # fmt: skip
         """Take a share of this machine, and say what the other ranks must know of it."""
         from convdyno.results import facts
-        from convdyno.run import share
+        from convdyno.run import pinning
 
         if pins is not None:
-            share.pin(pins)
+            pinning.pin(pins)
         allocated, shown = facts.allocated(), os.environ.get("CUDA_VISIBLE_DEVICES")
         if device != "cpu":
-            share.choose_gpu(local_rank, local_size)
+            pinning.choose_gpu(local_rank, local_size)
         self.say(
             "greeted",
             host=socket.gethostname(),
             pid=os.getpid(),
-            ports=share.free_ports(2),
+            ports=pinning.free_ports(2),
             convdyno=__version__,
             time=time.time(),
-            cores=share.cores(),
+            cores=pinning.cores(),
             visible=shown,
             allocated=allocated,
         )
@@ -204,11 +204,11 @@ class Worker:
         """As the reference: choose what a certificate asks, and write it to a file."""
         from convdyno.blueprint.graph import Blueprint
         from convdyno.engines import registry
-        from convdyno.run import prove
+        from convdyno.run import evidence
 
         calm = Blueprint.from_json(blueprint).without_dropout()
-        question = prove.pose(registry.load("reference"), calm)
-        prove.save_question(question, to)
+        question = evidence.pose(registry.load("reference"), calm)
+        evidence.save_question(question, to)
         self.say("posed", condition=question.condition)
 
     def answer(
@@ -217,16 +217,16 @@ class Worker:
     ) -> None:  # fmt: skip
         """Write what an engine computes to a file: all evidence, or the values of one node."""
         from convdyno.blueprint.graph import Blueprint
-        from convdyno.run import prove
+        from convdyno.run import evidence
 
         self._import(engine)
         calm = Blueprint.from_json(blueprint).without_dropout()
-        asked = prove.load_question(question, calm)
+        asked = evidence.load_question(question, calm)
         if node is None:
-            evidence = prove.answer(self.engine, engine, asked, kernels, brief=brief)
+            found = evidence.answer(self.engine, engine, asked, kernels, brief=brief)
         else:
-            evidence = prove.values_of(self.engine, engine, asked, node)
-        prove.save(evidence, to)
+            found = evidence.values_of(self.engine, engine, asked, node)
+        evidence.save(found, to)
         self.say("answered")
 
     def train(self, training: dict[str, Any], watching: dict[str, Any], folder: str) -> None:
@@ -246,10 +246,10 @@ class Worker:
 
     def evaluate(self, checkpoint: str, trial: dict[str, Any], averaged: bool, full: bool) -> None:
         """Count what a checkpoint's network gets right over all images of a split."""
-        from convdyno.run.evaluate import Candidate
+        from convdyno.run.evaluate import TrainedNetwork
 
         self.trial = Trial.model_validate(trial)
-        candidate = Candidate(Path(checkpoint), self.trial, self.ranks, averaged=averaged)
+        candidate = TrainedNetwork(Path(checkpoint), self.trial, self.ranks, averaged=averaged)
         self._import(self.trial.engine)
         self.say("evaluated", **candidate.evaluate(self.engine, self.say, full=full))
 
@@ -364,7 +364,7 @@ def _failure(worker: Worker, error: Exception) -> dict[str, Any]:
 
 def _settled(world: World) -> World:
     """A world of several machines with the interface of this one's address, if nobody named it."""
-    from convdyno.run.survey import whereabouts
+    from convdyno.run.host_facts import whereabouts
 
     if world.alone or world.interface is not None:
         return world

@@ -10,7 +10,7 @@ from convdyno.data.source import Source
 from convdyno.engines.contract import State
 from convdyno.errors import UsageError
 from convdyno.run import checkpoint
-from convdyno.run.checkpoint import Standing
+from convdyno.run.checkpoint import TrainingStanding
 from convdyno.run.ranks import Ranks
 from convdyno.trial.training import Training
 
@@ -31,13 +31,13 @@ def compare_data(train: Source, test: Source | None, ranks: Ranks) -> None:
 def take_up(
     training: Training, blueprint: Blueprint, classes: tuple[str, ...], per_epoch: int,
     folder: Path, ranks: Ranks,
-) -> tuple[Weights, State, Standing]:  # fmt: skip
+) -> tuple[Weights, State, TrainingStanding]:  # fmt: skip
     """What a rank goes on from; a folder that other ranks cannot see is told them by rank 0."""
     latest = checkpoint.latest(folder) if ranks.first else None
     name = ranks.agree(latest.name if latest else None)
     if name is None:
         weights = initial_weights(blueprint, training.trial.seed)
-        return weights, {}, Standing(training, 0, 0, 0, classes)
+        return weights, {}, TrainingStanding(training, 0, 0, 0, classes)
     with ranks.file_of_first(folder / name) as path:
         weights, state, standing = checkpoint.load(path, blueprint)
     wrong = _another(standing.training, training)

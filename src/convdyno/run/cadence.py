@@ -21,7 +21,7 @@ QUIET_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Look:
+class DueNow:
     """What is to be done at a step, by all ranks alike."""
 
     stop: bool
@@ -32,7 +32,7 @@ class Look:
     """Images and histograms for TensorBoard."""
 
 
-class Looks:
+class Cadence:
     """The steps at which all ranks look up."""
 
     def __init__(self, watching: Watching, ranks: Ranks, step: int) -> None:
@@ -56,7 +56,7 @@ class Looks:
             return True
         return self._ranks.alone and (stopping or time.perf_counter() >= self._wake)
 
-    def look(self, step: int, stopping: bool) -> Look:
+    def look(self, step: int, stopping: bool) -> DueNow:
         """What everybody does now; the device must have finished its steps."""
         now = time.perf_counter()
         self._seconds_a_step = (now - self._left) / max(1, step - self._left_step)
@@ -64,7 +64,7 @@ class Looks:
         if self._watching.display_every:
             wanted["display"] = step % self._watching.display_every == 0
         told = self._ranks.gather((stopping, wanted))
-        return Look(stop=any(stop for stop, _ in told), **told[0][1])
+        return DueNow(stop=any(stop for stop, _ in told), **told[0][1])
 
     def done(self, what: str) -> None:
         """Something that was due was done; its time begins anew."""

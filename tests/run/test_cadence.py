@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 import ranks_here
 
-from convdyno.run import looks
-from convdyno.run.looks import Look, Looks
+from convdyno.run import cadence
+from convdyno.run.cadence import Cadence, DueNow
 from convdyno.run.ranks import Ranks
 from convdyno.trial.training import Watching
 
-Seen = list[tuple[int, Look]]
+Seen = list[tuple[int, DueNow]]
 Act = Callable[[Ranks], Seen]
 
 
@@ -28,7 +28,7 @@ class Clock(threading.local):
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(looks, "time", clock)
+    monkeypatch.setattr(cadence, "time", clock)
     return clock
 
 
@@ -39,7 +39,7 @@ def watched(
     """What a rank sees at which steps, while each step takes it so long."""
 
     def train(ranks: Ranks) -> Seen:
-        looks, seen = Looks(watching, ranks, 0), []
+        looks, seen = Cadence(watching, ranks, 0), []
         for step in range(steps + 1):
             stopping = step >= stop_at.get(ranks.world.rank, steps + 1)
             if looks.due(step, stopping):
