@@ -10,8 +10,8 @@ import pytest
 from convdyno.launch.local import Here
 from convdyno.results.record import new_record
 from convdyno.results.store import Store
-from convdyno.stage.heat import Halving, knock_out, speed, start_seconds
-from convdyno.stage.narrator import Narrator
+from convdyno.stage.halving import Halving, knock_out, speed, start_seconds
+from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import Cell, Limits, Stage
 from convdyno.stage.tuning import alternatives, variants
 from convdyno.stats.plan import Goal

@@ -194,7 +194,7 @@ def _arena(given: dict[str, Any], terms: Terms, rounds: int, steps: int, out: Pa
     from convdyno.results import facts
     from convdyno.results.store import Store
     from convdyno.stage.gate import Arena
-    from convdyno.stage.narrator import Narrator
+    from convdyno.stage.progress import Narrator
     from convdyno.stats.plan import Goal
 
     store = Store(out)

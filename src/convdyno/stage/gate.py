@@ -11,9 +11,9 @@ from convdyno.launch.crew import Launcher
 from convdyno.results.floor import Floor, new_floor
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store
-from convdyno.stage.narrator import Narrator
-from convdyno.stage.pace import UntilPrecise, ratio_known
+from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import Cell, Limits, Stage
+from convdyno.stage.stopping import UntilPrecise, ratio_known
 from convdyno.stats.gate import control_ratios
 from convdyno.stats.plan import Goal
 from convdyno.stats.records import paired

@@ -24,8 +24,8 @@ from convdyno.results.claims import Claim, claim
 from convdyno.results.machines import cell_name, kind
 from convdyno.results.record import Block, Energy, NetworkFacts, Peak, Process, Record
 from convdyno.results.store import Store
-from convdyno.stage.narrator import Narrator
-from convdyno.stage.pace import Pace, UntilPrecise, turns_had
+from convdyno.stage.progress import Narrator
+from convdyno.stage.stopping import Pace, UntilPrecise, turns_had
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial
 

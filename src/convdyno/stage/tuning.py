@@ -17,9 +17,9 @@ from convdyno.errors import NothingMeasured, TrialFailed
 from convdyno.launch.crew import Launcher
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store
-from convdyno.stage.heat import MEASURING_SHARE, Halving, knock_out, speed, start_seconds
-from convdyno.stage.largest import Search
-from convdyno.stage.narrator import Narrator
+from convdyno.stage.batch_search import BatchSearch
+from convdyno.stage.halving import MEASURING_SHARE, Halving, knock_out, speed, start_seconds
+from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import TURN_SECONDS, Cell, Failures, Limits, Stage
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial
@@ -146,7 +146,7 @@ class Tuner:
 
     def _smaller(self, trial: Trial, until: float) -> Trial:
         """The same with the largest batch that fits, where its own does not."""
-        search = Search(self._start, trial, until, self.silence_seconds, self.narrator.trying)
+        search = BatchSearch(self._start, trial, until, self.silence_seconds, self.narrator.trying)
         room = search.run()
         self.narrator.say(f"a batch of {trial.batch} does not fit: {room.sentence}")
         return trial.model_copy(update={"batch": room.batch or trial.accumulate})
