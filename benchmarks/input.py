@@ -27,7 +27,7 @@ import numpy as np
 from input_party import BATCH
 from side_by_side import Ratio
 
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 
 IMAGES = 768
 SHARDS = 4
@@ -180,7 +180,7 @@ def ratio(a: list[float], b: list[float]) -> Ratio:
     """How many times as fast a is, from rounds in which both were timed."""
     logs = np.log(np.array(a) / np.array(b))
     error = float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    reach = student.quantile(0.975, len(logs) - 1) * error
+    reach = t_distribution.quantile(0.975, len(logs) - 1) * error
     mean = float(np.mean(logs))
     return Ratio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(logs))
 

@@ -18,7 +18,7 @@ from convdyno.results.store import Store
 from convdyno.stage.rounds import Limits
 from convdyno.stage.sweep import CROWDED, Means, SweepRun
 from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
-from convdyno.stats.figures import figures
+from convdyno.stats.index_figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial, make_trial
 

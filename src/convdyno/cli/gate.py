@@ -135,7 +135,7 @@ def _no_verdict_if_interrupted() -> Iterator[None]:
 
 def _terms(within: str, loss_within: str | None, ignore: str | None) -> Terms:
     from convdyno.report.gate import Terms
-    from convdyno.stats.exact import CHECKS
+    from convdyno.stats.gate_checks import CHECKS
 
     return Terms(
         within=parse.share("--within")(within),

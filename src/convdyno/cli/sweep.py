@@ -105,7 +105,7 @@ def _agenda(plan: Plan, out: Path, machine: dict[str, Any], *, retry: bool) -> S
     from convdyno.results.index import Index
     from convdyno.results.machines import kind
     from convdyno.stage.sweep_plan import SweepPlan
-    from convdyno.stats.figures import figures
+    from convdyno.stats.index_figures import figures
 
     agenda = SweepPlan(plan.planned, kind(machine), retry=retry)
     try:

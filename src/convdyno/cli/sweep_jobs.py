@@ -43,7 +43,7 @@ def run_jobs(agenda: SweepPlan, plan: Plan, given: dict[str, Any]) -> None:
 def look(agenda: SweepPlan, given: dict[str, Any]) -> None:
     """How everything stands now."""
     from convdyno.results.index import Index
-    from convdyno.stats.figures import figures
+    from convdyno.stats.index_figures import figures
 
     agenda.look(Index(given["out"], figures).heads())
 

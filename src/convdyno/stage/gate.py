@@ -16,7 +16,7 @@ from convdyno.stage.rounds import Cell, Limits, Stage
 from convdyno.stage.stopping import UntilPrecise, ratio_known
 from convdyno.stats.gate import control_ratios
 from convdyno.stats.plan import Goal
-from convdyno.stats.records import paired
+from convdyno.stats.rounds_of_record import paired
 from convdyno.trial.spec import Trial
 
 FLOOR_ROUNDS = 5

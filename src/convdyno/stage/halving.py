@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from convdyno.errors import TrialFailed
 from convdyno.results.record import Record
 from convdyno.stage.rounds import Cell, Stage
-from convdyno.stats.records import rounds_of
+from convdyno.stats.rounds_of_record import rounds_of
 from convdyno.stats.summary import interval
 
 LEG_TURNS = 2

@@ -15,14 +15,14 @@ from convdyno.stats.plan import (
     Decision,
     Goal,
     Progress,
-    Spread,
+    Variation,
     decide,
     estimate_spread,
 )
-from convdyno.stats.records import paired, rounds_of
+from convdyno.stats.rounds_of_record import paired, rounds_of
 from convdyno.stats.summary import precise_enough
 
-Precision = Callable[[Sequence[Record], Goal], tuple[bool, list[Spread]]]
+Precision = Callable[[Sequence[Record], Goal], tuple[bool, list[Variation]]]
 """Whether what is wanted of some records is known precisely enough, and what it spreads by."""
 
 
@@ -64,7 +64,7 @@ class Pace(Protocol):
         """Whether no further round is wanted, or fits."""
 
 
-def rates_known(records: Sequence[Record], goal: Goal) -> tuple[bool, list[Spread]]:
+def rates_known(records: Sequence[Record], goal: Goal) -> tuple[bool, list[Variation]]:
     """Of each cell by itself."""
     rounds = [rounds_of(record) for record in records]
     precise = all(
@@ -73,7 +73,7 @@ def rates_known(records: Sequence[Record], goal: Goal) -> tuple[bool, list[Sprea
     return precise, [estimate_spread(r) for r in rounds]
 
 
-def ratio_known(records: Sequence[Record], goal: Goal) -> tuple[bool, list[Spread]]:
+def ratio_known(records: Sequence[Record], goal: Goal) -> tuple[bool, list[Variation]]:
     """Of two cells against each other, whatever their own rates are.
 
     Only the width of the ratio is looked at, never on which side of anything it lies.

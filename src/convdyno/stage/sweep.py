@@ -32,7 +32,7 @@ from convdyno.stage.sweep_plan import (
     grouped,
     in_random_order,
 )
-from convdyno.stats.figures import figures
+from convdyno.stats.index_figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial
 
