@@ -125,8 +125,8 @@ class Party:
 
 def make_set(folder: Path, photographs: Path) -> str:
     """The images as files and as TFRecord; says what they are."""
-    from convdyno.data.example import Picture, build_example
-    from convdyno.data.make import MadeSet
+    from convdyno.data.fake_photos import MadeSet
+    from convdyno.data.tf_example import Picture, build_example
     from convdyno.data.tfrecord import RecordWriter
 
     paths = sorted(p for p in photographs.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg"))

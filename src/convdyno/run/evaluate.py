@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.portable import read_header
 from convdyno.blueprint.weights import Weights
-from convdyno.data.damage import Tolerance
-from convdyno.data.recognise import open_source
-from convdyno.data.source import Arrays
+from convdyno.data.detect import open_source
+from convdyno.data.source import DecodedImages
 from convdyno.data.synthetic import HostBatch
+from convdyno.data.tolerance import Tolerance
 from convdyno.engines.contract import Engine, Session, State
 from convdyno.errors import BadData, LossLost, UsageError
 from convdyno.run import checkpoint
@@ -188,7 +188,7 @@ class TrainedNetwork:
         trial, source, world = self._trial, self._source, self._ranks.world
         tolerance = Tolerance(trial.on_bad, len(source))
         with ExitStack() as kept:
-            if not isinstance(source, Arrays):
+            if not isinstance(source, DecodedImages):
                 kept.callback(source.close)
             session = engine.open(self._blueprint, trial, self._weights)
             pipeline = kept.enter_context(

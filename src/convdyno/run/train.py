@@ -15,11 +15,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from convdyno.data.damage import Tolerance
-from convdyno.data.pipeline import Pipeline, Schedule
-from convdyno.data.recognise import open_source, splits
-from convdyno.data.source import Arrays, Source, Split
+from convdyno.data.detect import open_source, splits
+from convdyno.data.pipeline import BatchOrder, Pipeline
+from convdyno.data.source import DecodedImages, Source, Split
 from convdyno.data.synthetic import HostBatch
+from convdyno.data.tolerance import Tolerance
 from convdyno.engines.contract import Engine, Session
 from convdyno.errors import BadWeights, UsageError
 from convdyno.run import checkpoint
@@ -67,7 +67,7 @@ class Trainer:
         if training.until is not None and self._test is None:
             raise UsageError(f"a target needs test images, and {trial.data} has none")
         self._classes = self._train.facts.classes
-        self._per_epoch = Schedule(len(self._train), trial.global_batch, endless=True).batches
+        self._per_epoch = BatchOrder(len(self._train), trial.global_batch, endless=True).batches
         self._steps = max(1, round(training.epochs * self._per_epoch))
         self._between = max(1, round(training.evaluate_every * self._per_epoch))
         self._weights, self._state, standing = take_up(
@@ -194,7 +194,7 @@ class Trainer:
 
     def _open(self, split: Split) -> Source:
         source = open_source(self._trial.data, split)
-        if not isinstance(source, Arrays):
+        if not isinstance(source, DecodedImages):
             self._kept.callback(source.close)
         return source
 
