@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import runs
 
-from convdyno.blueprint.portable import read_header
+from convdyno.blueprint.weight_file import read_header
 from convdyno.blueprint.weights import initial_weights
 from convdyno.errors import BadWeights
 from convdyno.run import checkpoint

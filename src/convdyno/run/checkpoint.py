@@ -19,9 +19,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from convdyno.blueprint.graph import Blueprint
-from convdyno.blueprint.portable import (
+from convdyno.blueprint.weight_file import (
     STATE,
-    Header,
+    WeightHeader,
     describe,
     load_weights,
     read_header,
@@ -83,7 +83,7 @@ def save(
     _sync(path.parent)
 
 
-def standing_of(header: Header) -> TrainingStanding:
+def standing_of(header: WeightHeader) -> TrainingStanding:
     """What a checkpoint's header says, checked."""
     words = header.metadata
     try:

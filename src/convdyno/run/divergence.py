@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from convdyno.blueprint.graph import Blueprint
-from convdyno.blueprint.portable import check_values
+from convdyno.blueprint.weight_file import check_values
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import OPTIONAL, State
 from convdyno.errors import BadWeights, LossLost

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
-from convdyno.blueprint.portable import read_header
+from convdyno.blueprint.weight_file import read_header
 from convdyno.blueprint.weights import Weights
 from convdyno.data.detect import open_source
 from convdyno.data.source import DecodedImages
