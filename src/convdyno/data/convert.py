@@ -89,7 +89,7 @@ class Convertible(Protocol):
         """What can be opened."""
 
     def open(self, split: Split) -> Source:
-        """One split."""
+        """The examples of one split."""
 
 
 @runtime_checkable

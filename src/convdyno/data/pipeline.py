@@ -52,7 +52,7 @@ class Strict:
     """Tolerates nothing."""
 
     def bad(self, error: BadData) -> None:
-        """Raise it."""
+        """Raise the error of an example."""
         raise error
 
 

@@ -45,7 +45,7 @@ class Parts:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The sum of all parts."""
         return self.read_seconds + self.decode_seconds + self.transform_seconds
 
 
