@@ -19,7 +19,7 @@ from convdyno.report.words import UNPAIRED, gmac, noun, percent, quantity, range
 from convdyno.results.certificate import TOLERANCES, Certificate
 from convdyno.results.record import Rank, Record
 from convdyno.stats.compare import Comparison
-from convdyno.stats.records import took_turns
+from convdyno.stats.rounds_of_record import took_turns
 from convdyno.trial.spec import Trial
 
 MOST_COMPARISONS = 12

@@ -1,6 +1,6 @@
 """What this host says of itself before trials run on it, and whether it reaches the others.
 
-    python -m convdyno.run.survey
+    python -m convdyno.run.host_facts
 
 Spoken to in JSON lines, without importing a framework:
 
@@ -32,7 +32,7 @@ from convdyno import __version__
 from convdyno.engines import registry
 from convdyno.errors import ConvdynoError
 from convdyno.results import facts
-from convdyno.run import share
+from convdyno.run import pinning
 from convdyno.run.feed import blueprint_of
 from convdyno.trial.spec import Trial
 
@@ -50,7 +50,7 @@ def survey(trials: Sequence[Trial], name: str) -> dict[str, Any]:
         "networks": [_network(trial) for trial in trials],
         "engines": {trial.engine: _engine(trial.engine) for trial in trials},
         "data": {trial.data: _present(trial.data) for trial in trials},
-        "cores": len(share.cores()),
+        "cores": len(pinning.cores()),
         "gpus": len(facts.visible_gpus()),
         "address": address,
         "interface": interface,

@@ -10,45 +10,43 @@ from convdyno.data.source import Source
 from convdyno.engines.contract import State
 from convdyno.errors import UsageError
 from convdyno.run import checkpoint
-from convdyno.run.checkpoint import Standing
-from convdyno.run.hand import fail_together, file_of_first
-from convdyno.run.huddle import Huddle
+from convdyno.run.checkpoint import TrainingStanding
+from convdyno.run.ranks import Ranks
 from convdyno.trial.training import Training
-from convdyno.trial.world import World
 
 
-def compare_data(train: Source, test: Source | None, world: World, huddle: Huddle) -> None:
+def compare_data(train: Source, test: Source | None, ranks: Ranks) -> None:
     """Refuse ranks that see different images under the same name."""
     facts = train.facts
     mine: tuple[int, int, list[str]] = len(train), len(test) if test else 0, list(facts.classes)
-    all_see = huddle.gather(mine)
+    all_see = ranks.gather(mine)
     for rank, seen in enumerate(all_see):
         if list(seen) != list(all_see[0]):
-            fail_together(UsageError(
+            ranks.fail_together(UsageError(
                 f"rank {rank} sees {seen[0]} training and {seen[1]} test images of {len(seen[2])} "
                 f"classes in {facts.path}, and rank 0 sees others: all ranks need the same data"
-            ), world, huddle)  # fmt: skip
+            ))  # fmt: skip
 
 
 def take_up(
     training: Training, blueprint: Blueprint, classes: tuple[str, ...], per_epoch: int,
-    folder: Path, world: World, huddle: Huddle,
-) -> tuple[Weights, State, Standing]:  # fmt: skip
+    folder: Path, ranks: Ranks,
+) -> tuple[Weights, State, TrainingStanding]:  # fmt: skip
     """What a rank goes on from; a folder that other ranks cannot see is told them by rank 0."""
-    latest = checkpoint.latest(folder) if world.rank == 0 else None
-    name = huddle.agree(latest.name if latest else None)
+    latest = checkpoint.latest(folder) if ranks.first else None
+    name = ranks.agree(latest.name if latest else None)
     if name is None:
         weights = initial_weights(blueprint, training.trial.seed)
-        return weights, {}, Standing(training, 0, 0, 0, classes)
-    with file_of_first(folder / name, world, huddle) as path:
+        return weights, {}, TrainingStanding(training, 0, 0, 0, classes)
+    with ranks.file_of_first(folder / name) as path:
         weights, state, standing = checkpoint.load(path, blueprint)
     wrong = _another(standing.training, training)
     place = divmod(standing.step, per_epoch)
     if not wrong and (standing.classes, (standing.epoch, standing.batch)) != (classes, place):
         wrong = f"other images in {training.trial.data}"
     if wrong:
-        fail_together(UsageError(f"the run in {folder} was begun with {wrong}"), world, huddle)
-    return weights, checkpoint.state_of(world.rank, state), standing
+        ranks.fail_together(UsageError(f"the run in {folder} was begun with {wrong}"))
+    return weights, checkpoint.state_of(ranks.world.rank, state), standing
 
 
 def _another(begun: Training, now: Training) -> str:

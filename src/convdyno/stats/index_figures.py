@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from convdyno.results.record import Process, Record
-from convdyno.stats.records import rounds_of
+from convdyno.stats.rounds_of_record import rounds_of
 from convdyno.stats.summary import interval
 
 

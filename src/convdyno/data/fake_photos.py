@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.data.extra import need
+from convdyno.data.optional_import import need
 from convdyno.data.source import Example, Facts, Split
 from convdyno.errors import UsageError
 

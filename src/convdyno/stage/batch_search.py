@@ -41,7 +41,7 @@ def largest(fits: Callable[[int], bool], first: int) -> int:
 
 
 @dataclass
-class Room:
+class LargestBatch:
     """What was found about one trial."""
 
     batch: int = 0
@@ -69,7 +69,7 @@ class Room:
 
 
 @dataclass
-class Search:
+class BatchSearch:
     """Looks for the largest batch of one trial."""
 
     start: Callable[[Trial], Team]
@@ -80,10 +80,10 @@ class Search:
     silence_seconds: float = 300.0
     tell: Callable[[int, float], None] = lambda batch, left: None
     """Hears of each try, and how many seconds are left."""
-    room: Room = field(default_factory=Room)
+    room: LargestBatch = field(default_factory=LargestBatch)
     _ran: bool = False
 
-    def run(self) -> Room:
+    def run(self) -> LargestBatch:
         """Search, then prove what was found; a failure other than by size is raised."""
         begin, unit = time.monotonic(), self.trial.accumulate
         try:

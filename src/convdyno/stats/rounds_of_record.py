@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from convdyno.results.record import Process, Record
 from convdyno.stats.compare import PairedRounds
-from convdyno.stats.family import Unpaired
+from convdyno.stats.holm import Unpaired
 from convdyno.stats.rounds import Round
 
 NO_RIVALRY = {"rung", "devices", "scaling"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from convdyno.data.make import MadeSet
+from convdyno.data.fake_photos import MadeSet
 from convdyno.errors import UsageError
 
 

@@ -31,7 +31,7 @@ class DataSet(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The file or folder that it is."""
 
     @property
     def splits(self) -> tuple[Split, ...]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convdyno.stats.student import (
+from convdyno.stats.t_distribution import (
     cdf,
     normal_quantile,
     normal_two_sided_p,

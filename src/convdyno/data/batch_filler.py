@@ -10,9 +10,9 @@ import numpy as np
 
 from convdyno.data import augment, colour
 from convdyno.data.augment import LAWS, Box, Transform
-from convdyno.data.chance import Dice, shuffled, uniforms
+from convdyno.data.counter_rng import Dice, shuffled, uniforms
 from convdyno.data.decode import Choice, Reader
-from convdyno.data.source import Arrays, Example, Facts, Labels, Pixels, Source
+from convdyno.data.source import DecodedImages, Example, Facts, Labels, Pixels, Source
 from convdyno.errors import BadData, UsageError
 
 Bad = Callable[[BadData], None]
@@ -43,7 +43,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PixelRecipe:
     """Everything that decides the pixels of an example."""
 
     source: Source
@@ -64,10 +64,10 @@ class Recipe:
         how = self.transform
         return Reader(self.decoder, self.image[2], how.fidelity, how.resize)
 
-    def holding(self, count: int, *, decoded: bool) -> Recipe:
+    def holding(self, count: int, *, decoded: bool) -> PixelRecipe:
         """The same from so many examples held in memory, chosen by the seed."""
         source = self.source
-        if isinstance(source, Arrays):
+        if isinstance(source, DecodedImages):
             return replace(self, source=replace(source, images=np.array(source.images)))
         chosen = shuffled(self.seed, 0, len(source))[:count]
         examples = [source.read(int(index)) for index in chosen]
@@ -82,7 +82,7 @@ class Recipe:
 
     def filler(self) -> Filler:
         """What fills slots, for one thread."""
-        if isinstance(self.source, Arrays) and self.transform.crop not in LAWS:
+        if isinstance(self.source, DecodedImages) and self.transform.crop not in LAWS:
             return _Together(self, self.source)
         return _OneByOne(self)
 
@@ -99,7 +99,7 @@ class Filler(Protocol):
 class _OneByOne:
     """Images that differ in size, or are cropped at random."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: PixelRecipe) -> None:
         self._recipe = recipe
         self._reader = recipe.reader()
         self._room = colour.room_for(recipe.image)
@@ -146,7 +146,7 @@ class _OneByOne:
 
     def _open(self, index: int) -> tuple[int, tuple[int, int]]:
         source = self._recipe.source
-        if isinstance(source, Arrays):
+        if isinstance(source, DecodedImages):
             label = int(source.labels[index])
             _check_label(label, self._recipe, f"{source.facts.path}, example {index}")
             return label, self._reader.take(source.images[index])
@@ -160,7 +160,7 @@ class _OneByOne:
 class _Together:
     """Small images of one size, moved and mirrored a batch at a time."""
 
-    def __init__(self, recipe: Recipe, source: Arrays) -> None:
+    def __init__(self, recipe: PixelRecipe, source: DecodedImages) -> None:
         self._recipe = recipe
         self._source = source
         self._room = colour.room_for(recipe.image)
@@ -216,6 +216,6 @@ class _Together:
         return missing
 
 
-def _check_label(label: int, recipe: Recipe, where: str) -> None:
+def _check_label(label: int, recipe: PixelRecipe, where: str) -> None:
     if label < 0 or (recipe.classes is not None and label >= recipe.classes):
         raise BadData(f"{where}: label {label} is not one of {recipe.classes} classes")

@@ -10,7 +10,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from convdyno.data.extra import need
+from convdyno.data.optional_import import need
 from convdyno.errors import BadData
 
 ENCODED = "image/encoded"

@@ -18,23 +18,23 @@ from typing import Any, Literal
 from convdyno.results.index import Head
 from convdyno.trial.spec import Trial
 
-Standing = Literal["new", "interrupted", "done", "failed", "skipped", "elsewhere"]
+PlanStanding = Literal["new", "interrupted", "done", "failed", "skipped", "elsewhere"]
 """How a planned trial stands: to be run; to be taken up; measured; failed in some way; not run
 because of another's failure; left, and being measured by another process."""
-OPEN: tuple[Standing, ...] = ("new", "interrupted")
+OPEN: tuple[PlanStanding, ...] = ("new", "interrupted")
 CASE = "case"
 """The label that a case's records have; it tells nothing about what is run."""
 
 
 @dataclass
-class Planned:
+class PlannedTrial:
     """One trial of the plan."""
 
     trial: Trial
     labels: dict[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     """Its values of all axes, the slowest first."""
-    standing: Standing = "new"
+    standing: PlanStanding = "new"
     head: Head | None = None
     """The record that says so."""
     former: Head | None = None
@@ -49,10 +49,10 @@ class Planned:
         return kin(self.trial.model_dump(mode="json", exclude_defaults=True))
 
 
-class Agenda:
+class SweepPlan:
     """A plan, and how it stands on a machine of some kind."""
 
-    def __init__(self, planned: Sequence[Planned], kind: str, *, retry: bool = False) -> None:
+    def __init__(self, planned: Sequence[PlannedTrial], kind: str, *, retry: bool = False) -> None:
         self.planned, self._kind = list(planned), kind
         self._retry = retry
         self._old: set[tuple[str, str]] = set()
@@ -78,15 +78,15 @@ class Agenda:
             self._stand(one, by_digest.get(one.trial.digest, []))
 
     @property
-    def left(self) -> list[Planned]:
+    def left(self) -> list[PlannedTrial]:
         """What is still to be run, or to be taken up."""
         return [one for one in self.planned if one.standing in OPEN]
 
-    def count(self, *standings: Standing) -> int:
+    def count(self, *standings: PlanStanding) -> int:
         """How many stand so."""
         return sum(one.standing in standings for one in self.planned)
 
-    def too_large(self, one: Planned) -> Head | None:
+    def too_large(self, one: PlannedTrial) -> Head | None:
         """The record of the same trial that ran out of memory with the smallest smaller batch."""
         mine = one.kin
         smaller = [
@@ -107,7 +107,7 @@ class Agenda:
         known = [h for h in of_all if h.trial["engine"] == engine] or of_all
         return sum(h.figures["seconds"] for h in known) / len(known) if known else None
 
-    def _stand(self, one: Planned, heads: list[Head]) -> None:
+    def _stand(self, one: PlannedTrial, heads: list[Head]) -> None:
         fitting = [head for head in heads if self._fits(head, one)]
         mine = [head for head in fitting if not self._is_old(head)]
         best = [head for head in mine if head.status == "ok"] or mine
@@ -131,7 +131,7 @@ class Agenda:
     def _is_old(self, head: Head) -> bool:
         return (head.id, head.created) in self._old
 
-    def _fits(self, head: Head, one: Planned) -> bool:
+    def _fits(self, head: Head, one: PlannedTrial) -> bool:
         # What kind of machine a batch system will choose is its own affair.
         alike = one.trial.slurm is not None or head.kind == self._kind
         said = head.labels.items() - {(CASE, head.labels.get(CASE))}
@@ -143,7 +143,7 @@ def kin(trial: dict[str, Any]) -> str:
     return json.dumps({k: v for k, v in trial.items() if k != "batch"}, sort_keys=True)
 
 
-def grouped(planned: Sequence[Planned], together: int) -> list[list[Planned]]:
+def grouped(planned: Sequence[PlannedTrial], together: int) -> list[list[PlannedTrial]]:
     """Groups that are measured in turns: neighbours along the last axes, at most so many.
 
     What has the same path (the rungs of a ladder) is never parted.
@@ -152,7 +152,7 @@ def grouped(planned: Sequence[Planned], together: int) -> list[list[Planned]]:
     varying = [level for level in levels if len({one.path[level] for one in planned}) > 1]
     if len(planned) <= together or not varying:
         return [list(planned)] if planned else []
-    parts: dict[str, list[Planned]] = {}
+    parts: dict[str, list[PlannedTrial]] = {}
     for one in planned:
         parts.setdefault(one.path[varying[0]], []).append(one)
     largest = max(map(len, parts.values()))
@@ -164,7 +164,7 @@ def grouped(planned: Sequence[Planned], together: int) -> list[list[Planned]]:
     return [list(itertools.chain(*units[a:b])) for a, b in itertools.pairwise(bounds)]
 
 
-def in_random_order(groups: Sequence[list[Planned]], seed: int) -> list[list[Planned]]:
+def in_random_order(groups: Sequence[list[PlannedTrial]], seed: int) -> list[list[PlannedTrial]]:
     """Groups and the cells of each in an order by chance, the same for the same seed.
 
     Of trials that differ in their batch alone, the smaller ones come first: one that does not fit
@@ -176,7 +176,7 @@ def in_random_order(groups: Sequence[list[Planned]], seed: int) -> list[list[Pla
     return [_next(mixed) for _ in groups]
 
 
-def _next(waiting: list[list[Planned]]) -> list[Planned]:
+def _next(waiting: list[list[PlannedTrial]]) -> list[PlannedTrial]:
     """Take the first group of which no cell waits for a smaller batch of its own."""
     smallest = _smallest(itertools.chain(*waiting))
     for number, group in enumerate(waiting):
@@ -185,7 +185,7 @@ def _next(waiting: list[list[Planned]]) -> list[Planned]:
     return waiting.pop(0)
 
 
-def _smallest(planned: Iterable[Planned]) -> dict[str, int]:
+def _smallest(planned: Iterable[PlannedTrial]) -> dict[str, int]:
     """The smallest batch of each trial that differs in its batch alone."""
     found: dict[str, int] = {}
     for one in planned:

@@ -26,7 +26,7 @@ Losses = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ExactCheck:
     """One thing that was compared exactly."""
 
     name: str
@@ -42,7 +42,7 @@ def exact_checks(
     candidate: Record,
     loss_within: float | None = None,
     left_out: Collection[str] = (),
-) -> list[Check]:
+) -> list[ExactCheck]:
     """Compare two records of one trial; `loss_within` 0 asks for the same bits, None is by case.
 
     By case means to the bit where both sides have the same trial, settings and versions, and each
@@ -60,21 +60,21 @@ def exact_checks(
     return [check for check in found if check.name not in left_out]
 
 
-def _same(name: str, base: float | str, candidate: float | str) -> Check:
+def _same(name: str, base: float | str, candidate: float | str) -> ExactCheck:
     shown = [f"{value:,}" if isinstance(value, int) else value for value in (base, candidate)]
     said = f"{shown[1]} instead of {shown[0]}" if base != candidate else f"{shown[0]}"
-    return Check(name, base == candidate, base, candidate, said)
+    return ExactCheck(name, base == candidate, base, candidate, said)
 
 
-def _recompilations(base: Record, candidate: Record) -> Check:
+def _recompilations(base: Record, candidate: Record) -> ExactCheck:
     theirs, ours = (
         max((p.recompilations for p in r.measured), default=0) for r in (base, candidate)
     )
     said = f"{ours} while it was measured" + (f", the base {theirs}" if ours != theirs else "")
-    return Check("recompilations", ours <= theirs, theirs, ours, said)
+    return ExactCheck("recompilations", ours <= theirs, theirs, ours, said)
 
 
-def _loss(base: Record, candidate: Record, wanted: float | None) -> Check:
+def _loss(base: Record, candidate: Record, wanted: float | None) -> ExactCheck:
     other = [name for name in base.trial.differs_in(candidate.trial) if name not in SAME_IMAGES]
     if other:
         return _untold(f"not compared: {', '.join(other)} differs")
@@ -93,7 +93,7 @@ def _loss(base: Record, candidate: Record, wanted: float | None) -> Check:
     else:
         limit = f"at most {allowed:g}" if allowed else "to be the same to the bit"
         said = f"{values[1]:.8g} instead of {values[0]:.8g} {after}: {apart:.1e} apart ({limit})"
-    return Check("loss", apart <= allowed, *values, sentence=said)
+    return ExactCheck("loss", apart <= allowed, *values, sentence=said)
 
 
 def _allowed(base: Record, candidate: Record, wanted: float | None) -> tuple[float, str]:
@@ -123,5 +123,5 @@ def _losses(record: Record) -> list[Losses]:
     return [tuple(x for x in losses if x is not None) for losses in each if losses[0] is not None]
 
 
-def _untold(why: str) -> Check:
-    return Check("loss", None, None, None, why)
+def _untold(why: str) -> ExactCheck:
+    return ExactCheck("loss", None, None, None, why)

@@ -11,9 +11,8 @@ import math
 import time
 from dataclasses import dataclass
 
-from convdyno.run.huddle import Huddle
+from convdyno.run.ranks import Ranks
 from convdyno.trial.training import Watching
-from convdyno.trial.world import World
 
 LOOK_SECONDS = 0.5
 """How far the looks of several ranks are apart."""
@@ -22,7 +21,7 @@ QUIET_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Look:
+class DueNow:
     """What is to be done at a step, by all ranks alike."""
 
     stop: bool
@@ -33,11 +32,11 @@ class Look:
     """Images and histograms for TensorBoard."""
 
 
-class Looks:
+class Cadence:
     """The steps at which all ranks look up."""
 
-    def __init__(self, watching: Watching, world: World, huddle: Huddle, step: int) -> None:
-        self._watching, self._world, self._huddle = watching, world, huddle
+    def __init__(self, watching: Watching, ranks: Ranks, step: int) -> None:
+        self._watching, self._ranks = watching, ranks
         now = time.perf_counter()
         self._last = {"display": now, "save": now, "picture": -math.inf}
         self._every = {
@@ -55,17 +54,17 @@ class Looks:
         """Whether to look up at this step."""
         if step >= self._next:
             return True
-        return self._world.alone and (stopping or time.perf_counter() >= self._wake)
+        return self._ranks.alone and (stopping or time.perf_counter() >= self._wake)
 
-    def look(self, step: int, stopping: bool) -> Look:
+    def look(self, step: int, stopping: bool) -> DueNow:
         """What everybody does now; the device must have finished its steps."""
         now = time.perf_counter()
         self._seconds_a_step = (now - self._left) / max(1, step - self._left_step)
         wanted = {what: now - self._last[what] >= self._every[what] for what in self._last}
         if self._watching.display_every:
             wanted["display"] = step % self._watching.display_every == 0
-        told = self._huddle.gather((stopping, wanted))
-        return Look(stop=any(stop for stop, _ in told), **told[0][1])
+        told = self._ranks.gather((stopping, wanted))
+        return DueNow(stop=any(stop for stop, _ in told), **told[0][1])
 
     def done(self, what: str) -> None:
         """Something that was due was done; its time begins anew."""
@@ -76,7 +75,7 @@ class Looks:
         now = time.perf_counter()
         if every := self._watching.display_every:
             at_most = min(at_most, every - step % every)
-        if self._world.alone:
+        if self._ranks.alone:
             self._next = step + at_most
             due = (self._last[what] + self._every[what] for what in self._last)
             self._wake = min(now + QUIET_SECONDS, *due)
@@ -84,5 +83,5 @@ class Looks:
         # Not far more than were timed: the first steps may tell little about the next.
         wanted = LOOK_SECONDS / max(self._seconds_a_step, 1e-9)
         steps = max(1, min(round(wanted), 2 * (step - self._left_step), at_most))
-        self._next = step + self._huddle.agree(steps)
+        self._next = step + self._ranks.agree(steps)
         self._left, self._left_step = time.perf_counter(), step

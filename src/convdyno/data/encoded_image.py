@@ -10,7 +10,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from convdyno.data.extra import need
+from convdyno.data.optional_import import need
 from convdyno.errors import BadData
 
 MAGIC = {
@@ -34,7 +34,7 @@ PLAIN = ("L", "RGB")
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class ImageHeader:
     """What an image says of itself before it is decoded."""
 
     format: str
@@ -58,10 +58,10 @@ def sniff(head: bytes | memoryview) -> str | None:
     return next((name for magic, name in MAGIC.items() if start.startswith(magic)), None)
 
 
-def read_header(data: bytes | memoryview, where: str) -> Header:
+def read_header(data: bytes | memoryview, where: str) -> ImageHeader:
     """Format and size of an image, without decoding it."""
     with _opened(data, where) as image:
-        return Header(image.format or "", image.width, image.height, image.mode)
+        return ImageHeader(image.format or "", image.width, image.height, image.mode)
 
 
 def check_whole(data: bytes | memoryview, where: str) -> None:
@@ -77,7 +77,7 @@ def ends_early(data: bytes | memoryview) -> bool:
 
 def encode(
     pixels: Any, format: str, quality: int, where: str, short_side: int | None = None
-) -> tuple[bytes, Header]:
+) -> tuple[bytes, ImageHeader]:
     """Encode an array of HWC bytes, or anew an encoded image, as grey or RGB JPEG or PNG."""
     if isinstance(pixels, bytes | memoryview):
         with _opened(pixels, where) as image:
@@ -87,7 +87,9 @@ def encode(
     return _encoded(need("PIL.Image").fromarray(flat), format, quality, short_side)
 
 
-def _encoded(image: Any, format: str, quality: int, short_side: int | None) -> tuple[bytes, Header]:
+def _encoded(
+    image: Any, format: str, quality: int, short_side: int | None
+) -> tuple[bytes, ImageHeader]:
     shortest = min(image.size)
     if short_side is not None and shortest > short_side:
         size = [max(1, round(side * short_side / shortest)) for side in image.size]
@@ -97,7 +99,7 @@ def _encoded(image: Any, format: str, quality: int, short_side: int | None) -> t
     if format == "JPEG":
         how = {"quality": quality, "subsampling": FULL if min(image.size) < SMALL else HALVED}
     image.save(out, format, **how)
-    return out.getvalue(), Header(format, image.width, image.height, image.mode)
+    return out.getvalue(), ImageHeader(format, image.width, image.height, image.mode)
 
 
 def _plain(image: Any) -> Any:

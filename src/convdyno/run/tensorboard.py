@@ -28,7 +28,7 @@ BINS = np.concatenate([-_EDGES[::-1], [0.0], _EDGES])
 """Of histograms: as TensorFlow has them, each a tenth wider than the one before."""
 
 
-class Summaries:
+class EventFiles:
     """Event files in the run's own folder, written at once and by no thread of their own.
 
     A full disk costs points of the curves and one warning, never the training.

@@ -28,7 +28,7 @@ class Narrator:
         self._draw(f"round {round_number + 1}: starting {label}", left)
 
     def measuring(self, round_number: int, turn: int, label: str, left: float) -> None:
-        """A turn begins."""
+        """A turn of a cell begins."""
         self._draw(f"round {round_number + 1}, turn {turn + 1}: measuring {label}", left)
 
     def trying(self, batch: int, left: float) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from convdyno.results.index import Head, head_of
 from convdyno.results.record import Record, new_record
-from convdyno.stage.agenda import Agenda, Planned, grouped, in_random_order
+from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan, grouped, in_random_order
 from convdyno.trial.spec import make_trial
 
 HERE = {"host": "a", "cpu": "fast", "cores_usable": 2}
@@ -23,7 +23,7 @@ def a_head(batch: int = 1, status: str = "ok", **more: Any) -> Head:
 
 
 def standing(*heads: Head, retry: bool = False, **labels: str) -> str:
-    agenda = Agenda([Planned(a_trial(), labels)], KIND, retry=retry)
+    agenda = SweepPlan([PlannedTrial(a_trial(), labels)], KIND, retry=retry)
     agenda.start(heads)
     return agenda.planned[0].standing
 
@@ -70,9 +70,9 @@ def test_another_kind_of_machine_another_label_or_a_gate_do_not_count() -> None:
 
 
 def test_out_of_memory_is_remembered_for_larger_batches_of_the_same_trial() -> None:
-    small, large, other = (Planned(a_trial(b)) for b in (2, 16, 8))
+    small, large, other = (PlannedTrial(a_trial(b)) for b in (2, 16, 8))
     other.trial = a_trial(8, precision="bf16")
-    agenda = Agenda([small, large, other], KIND)
+    agenda = SweepPlan([small, large, other], KIND)
     agenda.start([a_head(8, "oom"), a_head(4, "oom")])
     found = agenda.too_large(large)
     assert found is not None
@@ -81,20 +81,20 @@ def test_out_of_memory_is_remembered_for_larger_batches_of_the_same_trial() -> N
 
 
 def test_out_of_memory_is_forgotten_when_it_fitted_later_or_is_retried() -> None:
-    one = Planned(a_trial(16))
-    agenda = Agenda([one], KIND)
+    one = PlannedTrial(a_trial(16))
+    agenda = SweepPlan([one], KIND)
     agenda.start([a_head(4, "oom"), a_head(4, "ok")])
     assert agenda.too_large(one) is None
-    again = Agenda([one], KIND, retry=True)
+    again = SweepPlan([one], KIND, retry=True)
     again.start([a_head(4, "oom")])
     assert again.too_large(one) is None
 
 
-def plan(*paths: str) -> list[Planned]:
-    return [Planned(a_trial(n + 1), path=tuple(path)) for n, path in enumerate(paths)]
+def plan(*paths: str) -> list[PlannedTrial]:
+    return [PlannedTrial(a_trial(n + 1), path=tuple(path)) for n, path in enumerate(paths)]
 
 
-def shape(groups: list[list[Planned]]) -> list[list[str]]:
+def shape(groups: list[list[PlannedTrial]]) -> list[list[str]]:
     return [["".join(one.path) for one in group] for group in groups]
 
 
@@ -119,7 +119,7 @@ def test_groups_are_neighbours_along_the_last_axes(
 def test_the_order_is_by_chance_and_the_same_for_the_same_seed() -> None:
     letters = [f"{letter}{n}" for letter in "abcdefgh" for n in "12"]
     planned = [
-        Planned(a_trial(seed=n), path=tuple(path)) for n, path in enumerate(letters)
+        PlannedTrial(a_trial(seed=n), path=tuple(path)) for n, path in enumerate(letters)
     ]  # fmt: skip
     groups = grouped(planned, 2)
     orders = [shape(in_random_order(groups, seed)) for seed in range(5)]
@@ -131,7 +131,7 @@ def test_the_order_is_by_chance_and_the_same_for_the_same_seed() -> None:
 def test_smaller_batches_of_a_trial_come_first() -> None:
     batches = [1, 2, 4, 8, 16, 32]
     planned = [
-        Planned(a_trial(batch, precision=precision), path=(str(batch), precision))
+        PlannedTrial(a_trial(batch, precision=precision), path=(str(batch), precision))
         for batch in batches
         for precision in ("fp32", "bf16")
     ]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from convdyno.results.record import Block, NetworkFacts, Process, Record, new_record
-from convdyno.stats.exact import CHECKS, Check, exact_checks
+from convdyno.stats.gate_checks import CHECKS, ExactCheck, exact_checks
 from convdyno.trial.spec import make_trial
 
 FACTS = NetworkFacts(
@@ -32,7 +32,7 @@ def record(
     return made.but(status="ok", **{"versions": {"torch": "2"}, "settings": {}} | facts)
 
 
-def check(name: str, base: Record, candidate: Record, **more: Any) -> Check:
+def check(name: str, base: Record, candidate: Record, **more: Any) -> ExactCheck:
     return next(one for one in exact_checks(base, candidate, **more) if one.name == name)
 
 

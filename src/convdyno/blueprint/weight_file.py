@@ -56,7 +56,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class WeightHeader:
     """The checked beginning of a safetensors file."""
 
     path: Path
@@ -165,7 +165,7 @@ def _usual_mode() -> int:
     return 0o666 & ~mask
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> WeightHeader:
     """The header of a safetensors file, every number in it checked against the file's size."""
     with _reading(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -209,7 +209,7 @@ def load_weights(path: Path, blueprint: Blueprint) -> Weights:
     return weights
 
 
-def read_tensors(header: Header, names: list[str]) -> Weights:
+def read_tensors(header: WeightHeader, names: list[str]) -> Weights:
     """Some arrays of a file as float32."""
     arrays = {}
     with _reading(header.path), safe_open(header.path, "np") as file:
@@ -224,7 +224,7 @@ def read_tensors(header: Header, names: list[str]) -> Weights:
     return arrays
 
 
-def read_state(header: Header) -> dict[str, NDArray[Any]]:
+def read_state(header: WeightHeader) -> dict[str, NDArray[Any]]:
     """What training remembered, each array as it was written."""
     with _reading(header.path), safe_open(header.path, "np") as file:
         return {
@@ -272,7 +272,7 @@ def origin(path: Path, metadata: Mapping[str, str]) -> Origin:
     return found
 
 
-def _parse(path: Path, text: bytes, size: int) -> Header:
+def _parse(path: Path, text: bytes, size: int) -> WeightHeader:
     try:
         data = json.loads(text.decode(), object_pairs_hook=_no_twins)
     except (ValueError, RecursionError) as wrong:
@@ -318,7 +318,7 @@ def _parse(path: Path, text: bytes, size: int) -> Header:
             f"{path} has {size} bytes, not the {begin + place} that its header promises: "
             "it was cut off, or something was appended"
         )
-    return Header(path, tensors, metadata)
+    return WeightHeader(path, tensors, metadata)
 
 
 @contextmanager

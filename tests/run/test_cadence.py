@@ -7,15 +7,13 @@ from collections.abc import Callable
 import pytest
 import ranks_here
 
-from convdyno.run import looks
-from convdyno.run.huddle import Huddle
-from convdyno.run.looks import Look, Looks
+from convdyno.run import cadence
+from convdyno.run.cadence import Cadence, DueNow
+from convdyno.run.ranks import Ranks
 from convdyno.trial.training import Watching
-from convdyno.trial.world import World
 
-ALONE = World()
-Seen = list[tuple[int, Look]]
-Act = Callable[[World, Huddle], Seen]
+Seen = list[tuple[int, DueNow]]
+Act = Callable[[Ranks], Seen]
 
 
 class Clock(threading.local):
@@ -30,7 +28,7 @@ class Clock(threading.local):
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(looks, "time", clock)
+    monkeypatch.setattr(cadence, "time", clock)
     return clock
 
 
@@ -40,10 +38,10 @@ def watched(
 ) -> Act:  # fmt: skip
     """What a rank sees at which steps, while each step takes it so long."""
 
-    def train(world: World, huddle: Huddle) -> Seen:
-        looks, seen = Looks(watching, world, huddle, 0), []
+    def train(ranks: Ranks) -> Seen:
+        looks, seen = Cadence(watching, ranks, 0), []
         for step in range(steps + 1):
-            stopping = step >= stop_at.get(world.rank, steps + 1)
+            stopping = step >= stop_at.get(ranks.world.rank, steps + 1)
             if looks.due(step, stopping):
                 look = looks.look(step, stopping)
                 seen.append((step, look))
@@ -53,7 +51,7 @@ def watched(
                 looks.go_on(step, at_most - step % at_most)
                 if look.stop:
                     break
-            clock.now += seconds(world.rank)
+            clock.now += seconds(ranks.world.rank)
         return seen
 
     return train
@@ -89,7 +87,7 @@ def test_a_table_has_its_lines_at_its_steps(clock: Clock) -> None:
 
 def test_one_alone_looks_up_only_when_something_is_due(clock: Clock) -> None:
     watching = Watching(display_seconds=1.0, save_seconds=60, summary_seconds=60)
-    seen = watched(clock, watching, 60, 40, lambda rank: 0.0625, {0: 55})(ALONE, Huddle(ALONE))
+    seen = watched(clock, watching, 60, 40, lambda rank: 0.0625, {0: 55})(Ranks())
     assert [step for step, _ in seen] == [0, 16, 32, 40, 48, 55]
     assert [step for step, look in seen if look.display] == [16, 32, 48]
     assert seen[0][1].picture and seen[-1][1].stop
@@ -97,5 +95,5 @@ def test_one_alone_looks_up_only_when_something_is_due(clock: Clock) -> None:
 
 def test_one_alone_shows_signs_of_life_where_nothing_is_due(clock: Clock) -> None:
     watching = Watching(display_every=1000)
-    seen = watched(clock, watching, 30, 1000, lambda rank: 1.0, {})(ALONE, Huddle(ALONE))
+    seen = watched(clock, watching, 30, 1000, lambda rank: 1.0, {})(Ranks())
     assert [step for step, _ in seen] == [0, 10, 20, 30]

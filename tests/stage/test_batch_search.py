@@ -12,7 +12,7 @@ from convdyno.errors import TrialFailed
 from convdyno.launch.crew import OutOfTime
 from convdyno.launch.death import oom_kills
 from convdyno.launch.local import Here
-from convdyno.stage.largest import FINENESS, PROOF_STEPS, Search, largest
+from convdyno.stage.batch_search import FINENESS, PROOF_STEPS, BatchSearch, largest
 from convdyno.trial.spec import Trial, make_trial
 
 
@@ -58,9 +58,9 @@ class Fake:
         self.live -= 1
 
 
-def searched(fake: Fake, **trial: Any) -> Search:
+def searched(fake: Fake, **trial: Any) -> BatchSearch:
     made = make_trial(**{"network": "lenet", "engine": "torch", "batch": 32} | trial)
-    search = Search(fake.start, made, time.monotonic() + 60)
+    search = BatchSearch(fake.start, made, time.monotonic() + 60)
     search.run()
     return search
 
@@ -130,10 +130,10 @@ def test_a_real_process_is_refused_memory_and_the_system_ends_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     allowed = 700e6
-    monkeypatch.setattr("convdyno.stage.largest.SHARE", allowed / virtual_memory().available)
+    monkeypatch.setattr("convdyno.stage.batch_search.SHARE", allowed / virtual_memory().available)
     kills = oom_kills()
     trial = make_trial(network="trivial", engine="clockwork", batch=1_000_000)
-    room = Search(lambda one: Here().start(one, 20), trial, time.monotonic() + 300).run()
+    room = BatchSearch(lambda one: Here().start(one, 20), trial, time.monotonic() + 300).run()
     image_bytes = 32 * 32 * 3
     assert 0.1 * allowed < room.batch * image_bytes < 1.1 * allowed
     assert room.too_large is not None
