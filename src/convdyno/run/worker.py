@@ -25,6 +25,7 @@ status and a reason, and the process ends.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import math
@@ -404,7 +405,8 @@ def _be_first_to_go() -> None:
     """
     if sys.platform != "linux" or Path("/dev/nvidiactl").exists():
         return
-    Path("/proc/self/oom_score_adj").write_text("1000")
+    with contextlib.suppress(OSError):  # Some containers forbid it.
+        Path("/proc/self/oom_score_adj").write_text("1000")
     from convdyno.results.facts import free_memory
 
     free = free_memory()

@@ -47,7 +47,7 @@ class Comparison:
     level: float | None
     """The level of this very interval: 1 - level is this comparison's share of the family's."""
     p: float | None
-    """For no difference, of this comparison alone; faster or slower is p <= 1 - level."""
+    """For no difference, of this comparison alone; the interval leaves out 1 if p < 1 - level."""
     verdict: Verdict
     rounds: int
     reason: str = ""

@@ -29,7 +29,6 @@ PEEKING = 0.5
 MINIMUM_ROUNDS = 3
 
 _NORMAL_FROM_MAD = 1.4826
-_NORMAL_FROM_MEAN_DEVIATION = 1.2533
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,22 +158,6 @@ def legacy(
         speed_uncertainty=float(speeds.std(ddof=1) / math.sqrt(n)) if n > 1 else None,
         speed_jitter=_NORMAL_FROM_MAD * _median_deviation(speeds) if n > 1 else None,
     )
-
-
-def outliers(values: Sequence[float] | Floats, limit: float = 3.5) -> list[bool]:
-    """Which values are far from the median: more than `limit` robust standard deviations.
-
-    The standard deviation is 1.4826 times the median absolute deviation; when more than half of
-    the values are equal it is 1.2533 times the mean absolute deviation (Iglewicz and Hoaglin 1993).
-    Outliers are flagged and kept.
-    """
-    data = np.asarray(values, dtype=np.float64)
-    if len(data) < 3:
-        return [False] * len(data)
-    distance = np.abs(data - np.median(data))
-    scale = _NORMAL_FROM_MAD * _median_deviation(data)
-    scale = scale or _NORMAL_FROM_MEAN_DEVIATION * float(distance.mean())
-    return [bool(far) for far in distance > limit * scale]
 
 
 def latency(step_seconds: Sequence[float] | Floats) -> Latency:
