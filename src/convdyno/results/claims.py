@@ -7,7 +7,6 @@ file system without them), its process number and the time until which it may la
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -21,6 +20,7 @@ from typing import Any
 import psutil
 
 from convdyno.errors import BadStore
+from convdyno.files import lock
 
 FOLDER = ".claims"
 LOOKS, LOOK_SECONDS = 10, 0.02
@@ -80,7 +80,7 @@ def claim(folder: Path, cell: str, seconds: float) -> Claim | Holder:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = _open(path, os.O_CREAT)
         except OSError as wrong:
             raise BadStore(
                 f"results cannot be written to {str(folder)!r}: {wrong.strerror}. "
@@ -98,9 +98,9 @@ def holders(folder: Path) -> Iterator[tuple[str, Holder]]:
     """The cells that somebody measures now, and who."""
     for path in sorted((folder / FOLDER).glob("*")):
         with suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR)
+            descriptor = _open(path)
             try:
-                locked = _lock(descriptor)
+                locked = lock(descriptor)
                 holder = _holder(descriptor)
                 if holder and (locked is False or (holder.alive and not (locked and holder.here))):
                     yield path.name, holder
@@ -111,7 +111,7 @@ def holders(folder: Path) -> Iterator[tuple[str, Holder]]:
 def _take(descriptor: int, seconds: float) -> Holder | None:
     """Lock the file and write our name into it; or whoever has it."""
     for _ in range(LOOKS):
-        locked = _lock(descriptor)
+        locked = lock(descriptor)
         holder = _holder(descriptor)
         if locked is not False or (holder and holder.alive):
             break
@@ -133,15 +133,9 @@ def _take(descriptor: int, seconds: float) -> Holder | None:
     return None
 
 
-def _lock(descriptor: int) -> bool | None:
-    """Whether the file could be locked; None where there are no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
+def _open(path: Path, more: int = 0) -> int:
+    """A claim's file; what a link points to is not ours to write to, and a pipe is no file."""
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | more, 0o666)
 
 
 def _holder(descriptor: int) -> Holder | None:

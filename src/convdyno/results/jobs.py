@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from convdyno import __version__
 from convdyno.errors import BadStore
+from convdyno.files import read_plain
 from convdyno.results.store import write_whole
 from convdyno.trial.spec import Trial
 
@@ -140,7 +141,7 @@ def find_run(out: Path, wanted: str) -> JobRun:
 
 def _read(path: Path) -> JobRun:
     try:
-        return JobRun.model_validate_json(path.read_bytes())
+        return JobRun.model_validate_json(read_plain(path))
     except OSError as wrong:
         raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
     except ValidationError as wrong:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from convdyno import __version__
+from convdyno.results.index import ID
 from convdyno.trial.spec import Trial
 
 SCHEMA: Literal[1] = 1
@@ -144,7 +145,7 @@ class Record(_Frozen):
     """Everything one trial produced."""
 
     schema_version: Literal[1] = SCHEMA
-    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}$")]
+    id: Annotated[str, Field(pattern=f"^{ID.pattern}$")]
     """The name of its file, wherever it is taken to: so it is one, and no path."""
     created: str
     """UTC, ISO 8601."""

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from convdyno import __version__
 from convdyno.errors import BadStore, UsageError
+from convdyno.files import read_plain
 from convdyno.results.store import write_whole
 from convdyno.trial.recipes import Recipe
 from convdyno.trial.training import Training, Watching
@@ -107,7 +108,7 @@ def read_run(folder: Path) -> RunRecord:
     """The record in a run's folder."""
     path = folder / NAME
     try:
-        return RunRecord.model_validate_json(path.read_bytes())
+        return RunRecord.model_validate_json(read_plain(path))
     except OSError as wrong:
         raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
     except ValidationError as wrong:
