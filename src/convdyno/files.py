@@ -100,6 +100,19 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+def open_lock(path: Path, *, create: bool = True) -> int:
+    """A descriptor of a file that is there to be locked, for reading and writing.
+
+    It may stand in a folder of somebody else's: what a link points to is not ours to write to.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o666)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+
+
 def lock(descriptor: int) -> bool | None:
     """Whether a file could be locked until it is closed; None where there are no locks."""
     try:

@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from convdyno.errors import BadStore
-from convdyno.files import lock
+from convdyno.files import lock, open_lock
 
 FOLDER = ".claims"
 LOOKS, LOOK_SECONDS = 10, 0.02
@@ -80,7 +79,7 @@ def claim(folder: Path, cell: str, seconds: float) -> Claim | Holder:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = _open(path, os.O_CREAT)
+            descriptor = open_lock(path)
         except OSError as wrong:
             raise BadStore(
                 f"results cannot be written to {str(folder)!r}: {wrong.strerror}. "
@@ -98,7 +97,7 @@ def holders(folder: Path) -> Iterator[tuple[str, Holder]]:
     """The cells that somebody measures now, and who."""
     for path in sorted((folder / FOLDER).glob("*")):
         with suppress(OSError):
-            descriptor = _open(path)
+            descriptor = open_lock(path, create=False)
             try:
                 locked = lock(descriptor)
                 holder = _holder(descriptor)
@@ -133,17 +132,21 @@ def _take(descriptor: int, seconds: float) -> Holder | None:
     return None
 
 
-def _open(path: Path, more: int = 0) -> int:
-    """A claim's file; what a link points to is not ours to write to, and a pipe is no file."""
-    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | more, 0o666)
-
-
 def _holder(descriptor: int) -> Holder | None:
+    """Who wrote its name into a claim; anything else that stands there is nobody."""
     try:
-        data: dict[str, Any] = json.loads(os.pread(descriptor, 4096, 0))
-        return Holder(**data)
-    except (ValueError, TypeError):
-        return None
+        match json.loads(os.pread(descriptor, 4096, 0)):
+            case {
+                "host": str(host),
+                "pid": int(pid),
+                "started": int() | float() as started,
+                "since": int() | float() as since,
+                "until": int() | float() as until,
+            } if 0 < pid < 1 << 31 and all(0 <= when < 1e11 for when in (started, since, until)):
+                return Holder(host, pid, started, since, until)
+    except (ValueError, RecursionError):
+        pass
+    return None
 
 
 def _replaced(path: Path, descriptor: int) -> bool:

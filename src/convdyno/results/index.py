@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from convdyno.results.record import Record
 
 NAME = ".index"
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
+MOST_LETTERS = 200
+ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,{MOST_LETTERS - 1}}}")
 """What a record may be called: the name of a file, wherever it is taken to, and no path."""
 LARGEST = 1e18
 """No figure of ours is larger."""

@@ -16,6 +16,7 @@ from convdyno.errors import BadStore
 from convdyno.files import clear_parts, read_plain
 from convdyno.files import write_whole as write_file
 from convdyno.results.certificate import Certificate
+from convdyno.results.index import ID
 from convdyno.results.record import SCHEMA, Record
 from convdyno.terminal import visible
 
@@ -41,6 +42,8 @@ class Store:
 
     def write(self, record: Record) -> Path:
         """Write a record in place of its earlier state; a kill leaves the old or the new."""
+        if not ID.fullmatch(record.id):
+            raise BadStore(f"{record.id!r} cannot be the name of a record")
         path = self.folder / f"{record.id}.json"
         write_whole(path, record.model_dump_json(indent=1))
         return path
