@@ -30,6 +30,7 @@ Examples:
   convdyno sweep sweep.toml
   convdyno sweep sweep.toml --retry failed
   convdyno sweep sweep.toml --set batch=8,16 --set budget=30s --label gpu=k80
+
 \b
 The same command again goes on where it stopped. Exit codes: 0 all is done, 2 bad usage,
 3 another process is still measuring some of it, 4 a cell was not measured to its end,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from convdyno.blueprint.weights import Weights
+from convdyno.files import write_whole
+from convdyno.results.runs import read_history
 from convdyno.run.tensorboard import EventFiles
 
 WHEN = ("kind", "time", "seconds")
@@ -50,14 +51,9 @@ class History:
 
     def __init__(self, path: Path, after: int) -> None:
         self._path = path
-        self._kept = [line for line in _lines(path) if line["step"] <= after]
+        self._kept = [line for line in read_history(path) if line["step"] <= after]
         self._cut = False
-        part = path.with_name(f".{path.name}-{os.getpid()}.part")
-        try:
-            part.write_text("".join(json.dumps(line) + "\n" for line in self._kept))
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, "".join(json.dumps(line) + "\n" for line in self._kept))
 
     def last(self, kind: str) -> dict[str, Any] | None:
         """What the latest line of a kind says that was there when the file was opened."""
@@ -73,18 +69,3 @@ class History:
         with self._path.open("a") as file:
             file.write(line)
         self._cut = False
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of the file; a kill may have left half a line at its end."""
-    if not path.exists():
-        return []
-    found = []
-    for text in path.read_text(errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and isinstance(line.get("step"), int):
-            found.append(line)
-    return found

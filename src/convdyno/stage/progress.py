@@ -6,12 +6,14 @@ import sys
 import time
 from typing import TextIO
 
+from convdyno.terminal import Visible, erase_line, visible
+
 
 class Narrator:
     """Tells on a terminal what is going on; elsewhere only what went wrong."""
 
     def __init__(self, out: TextIO | None = None) -> None:
-        self._out = out or sys.stderr
+        self._out = Visible(out or sys.stderr)
         self._live = self._out.isatty()
 
     def plan(self, cells: int, rounds: int, within: float, budget_seconds: float) -> None:
@@ -51,12 +53,13 @@ class Narrator:
     def clear(self) -> None:
         """Take the line away."""
         if self._live:
-            print("\r\x1b[K", end="", file=self._out, flush=True)
+            erase_line(self._out)
 
     def _draw(self, what: str, left: float) -> None:
         if self._live:
             ends = f"at most {_clock(left)} left" if left > 0 else "finishing"
-            print(f"\r\x1b[K{what} ({ends})"[:200], end="", file=self._out, flush=True)
+            erase_line(self._out)
+            print(visible(f"{what} ({ends})")[:200], end="", file=self._out, flush=True)
 
 
 def _clock(seconds: float) -> str:
