@@ -44,15 +44,14 @@ class Feed:
     """Where real data come from and what happens to them."""
     kept: ExitStack = field(default_factory=ExitStack)
 
-    def alone(self, batch: int) -> Peak | None:
+    def alone(self) -> Peak | None:
         """How fast the loader is when nobody computes; None without one."""
         if self.batches is None:
             return None
         next(self.batches)
         start, images = time.perf_counter(), 0
         while (seconds := time.perf_counter() - start) < ALONE_SECONDS or not images:
-            next(self.batches)
-            images += batch
+            images += len(next(self.batches)[1])
         return Peak(kind="input", per_second=images / seconds)
 
     def close(self) -> None:

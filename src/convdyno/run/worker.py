@@ -196,7 +196,7 @@ class Worker:
         from convdyno.run.probes import probe
 
         peaks = [*probe(self.session)]
-        if (alone := self.feed.alone(self.trial.batch)) is not None:
+        if (alone := self.feed.alone()) is not None:
             peaks.append(alone)
         self.say("probed", peaks=[peak.model_dump() for peak in peaks])
 
