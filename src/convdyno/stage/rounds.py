@@ -314,11 +314,11 @@ class Stage:
             return
         if not seat.cell.probed:
             self.narrator.probing(seat.cell.record.trial.label, self._left())
-            answer = seat.worker.ask("probe", silence=60.0)
+            answer = seat.worker.ask("probe", silence=self.limits.silence_seconds)
             peaks = tuple(Peak(**peak) for peak in answer["peaks"])
             seat.process = seat.process.model_copy(update={"peaks": peaks})
             seat.cell.probed = True
-        closed = seat.worker.ask("close", silence=60.0)
+        closed = seat.worker.ask("close", silence=self.limits.silence_seconds)
         seat.process = seat.process.model_copy(
             update={
                 "ranks": seat.worker.ranks,
