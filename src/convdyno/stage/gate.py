@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -91,13 +90,13 @@ class Arena:
         return self._run(list(cells), pace, seconds)
 
     def _run(self, cells: list[Cell], pace: UntilPrecise, seconds: float) -> float:
-        limits, start = Limits(seconds, self.silence_seconds), time.monotonic()
+        limits = Limits(seconds, self.silence_seconds)
         stage = Stage(cells, pace.goal, limits, self.store, self.narrator, _never, pace=pace)
         try:
             stage.run()
         finally:
             self.narrator.clear()
-        return time.monotonic() - start
+        return stage.seconds
 
     def _cell(self, side: Side, role: str = "") -> Cell:
         record = new_record(

@@ -145,6 +145,11 @@ class Stage:
             else:
                 self._finish("the budget ended before its first turn")
 
+    @property
+    def seconds(self) -> float:
+        """How much of the budget has been used so far."""
+        return max(0.0, self.limits.budget_seconds - self._left())
+
     def stop(self, who: str) -> None:
         """Ask for an early end, as the handler of a signal does: `run` raises `Stopped`.
 
