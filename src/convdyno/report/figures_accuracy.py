@@ -13,7 +13,7 @@ from convdyno.report.words import noun, percent
 
 def accuracy_figures(trainings: Sequence[TrainingRun]) -> Iterator[Figure]:
     """Test accuracy over the time of training, one chart a network and data set."""
-    able = [run for run in trainings if run.cadence]
+    able = [run for run in trainings if run.looks]
 
     def about(run: TrainingRun) -> tuple[str, str]:
         trial = run.record.training.trial
@@ -22,12 +22,12 @@ def accuracy_figures(trainings: Sequence[TrainingRun]) -> Iterator[Figure]:
     for (network, data), group in groupby(sorted(able, key=about), about):
         runs = list(group)
         names = _run_labels(runs)
-        longest = max(seconds for run in runs for seconds, _ in run.cadence)
+        longest = max(seconds for run in runs for seconds, _ in run.looks)
         unit, size = ("minutes", 60.0) if longest > 300 else ("seconds", 1.0)
         values: Values = [
             {"time": round(seconds / size, 4), "top1": top1, "name": name, "run": str(run.folder)}
             for run, name in zip(runs, names, strict=True)
-            for seconds, top1 in run.cadence
+            for seconds, top1 in run.looks
         ]
         targets = {run.record.training.until for run in runs} - {None}
         series = list(dict.fromkeys(names))

@@ -91,7 +91,7 @@ def _training(run: TrainingRun) -> dict[str, Any]:
         "status": record.status,
         "training": record.training.model_dump(mode="json"),
         "result": record.result,
-        "evaluations": [{"seconds": seconds, "top1": top1} for seconds, top1 in run.cadence],
+        "evaluations": [{"seconds": seconds, "top1": top1} for seconds, top1 in run.looks],
     }
 
 
