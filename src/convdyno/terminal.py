@@ -72,7 +72,7 @@ class Visible(io.TextIOBase):
         return self._stream.fileno()
 
     def writable(self) -> bool:
-        """It is."""
+        """Always, as streams for text are."""
         return True
 
 
