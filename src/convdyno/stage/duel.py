@@ -6,7 +6,6 @@ never on which side of anything it lies.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from convdyno.launch.crew import Team
@@ -62,11 +61,10 @@ class Duel(Stage):
 
     def run(self) -> None:
         """Run rounds until the ratio is precise enough or the budget is spent."""
-        start = time.monotonic()
         try:
             super().run()
         finally:
-            self.seconds = time.monotonic() - start
+            self.seconds = max(0.0, self.limits.budget_seconds - self._left())
 
     @property
     def pair(self) -> PairedRounds:
