@@ -8,6 +8,7 @@ from typing import Any
 
 import made_up
 import pytest
+from convdyno.stats.figures import figures
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,6 @@ from convdyno.results.merge import merge
 from convdyno.results.record import Rank
 from convdyno.results.runs import begin, claimed, read_history
 from convdyno.results.store import Store, read_record
-from convdyno.stats.figures import figures
 from convdyno.trial.spec import make_trial
 from convdyno.trial.training import Training, Watching
 

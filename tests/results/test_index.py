@@ -20,7 +20,7 @@ from convdyno.results.index import NAME, Index
 from convdyno.results.record import Block, Process, Record, new_record
 from convdyno.results.select import select
 from convdyno.results.store import Store
-from convdyno.stats.figures import figures
+from convdyno.stats.index_figures import figures
 from convdyno.trial.spec import make_trial
 
 MACHINE = {"host": "a", "cpu": "fast", "cores_usable": 2, "environment": {"OMP_NUM_THREADS": "2"}}

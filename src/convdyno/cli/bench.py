@@ -300,7 +300,7 @@ def _run(
     """Measure the cells; Ctrl-C ends the workers and keeps what was measured."""
     from convdyno.results.record import new_record
     from convdyno.results.store import Store
-    from convdyno.stage.narrator import Narrator
+    from convdyno.stage.progress import Narrator
     from convdyno.stage.rounds import Cell, Stage
 
     store = Store(out)

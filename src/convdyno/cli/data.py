@@ -90,8 +90,8 @@ def info(
 
     Sizes are those of a thousand images, evenly spread, unless all are checked.
     """
+    from convdyno.data.detect import recognise
     from convdyno.data.info import describe
-    from convdyno.data.recognise import recognise
 
     found = recognise(path)
     document = describe(found, check, _threads(threads), _Line("looked at") if check else None)
@@ -128,7 +128,7 @@ def convert(
     ImageNet's archives are read as they are distributed. Stopped half-way, the same command
     goes on where it stopped.
     """
-    from convdyno.data.recognise import recognise
+    from convdyno.data.detect import recognise
 
     options = _options(to, shards, seed, short_side, quality, encoding, on_bad)
     found = recognise(source)
@@ -148,7 +148,7 @@ def make(
     as_json: AsJson = False,
 ) -> None:
     """Make JPEGs that decode like photographs, to try things out; each class has its colour."""
-    from convdyno.data.make import LARGEST, MadeSet
+    from convdyno.data.fake_photos import LARGEST, MadeSet
     from convdyno.errors import UsageError
 
     parse.whole("--images")(str(images))

@@ -68,7 +68,7 @@ def eval_(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Evaluate a checkpoint: top-1, top-5 and loss over every test image exactly once."""
-    from convdyno.blueprint.portable import read_header
+    from convdyno.blueprint.weight_file import read_header
     from convdyno.cli.cells import look_into
     from convdyno.cli.ranks import shared_out
     from convdyno.cli.where import launcher

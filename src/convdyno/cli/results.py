@@ -191,7 +191,7 @@ def _heads(out: Path, where: list[str] | None) -> list[Head]:
     from convdyno.results.index import Index
 
     def figures(record: Record) -> dict[str, Any]:
-        from convdyno.stats.figures import figures
+        from convdyno.stats.index_figures import figures
 
         return figures(record)
 

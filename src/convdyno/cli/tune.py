@@ -81,7 +81,7 @@ def _tuner(words: dict[str, Any], there: Any) -> Tuner:
     from convdyno.cli.bench import how
     from convdyno.results import facts
     from convdyno.results.store import Store
-    from convdyno.stage.narrator import Narrator
+    from convdyno.stage.progress import Narrator
     from convdyno.stage.tuning import Tuner
 
     goal, limits, patience = how(words)

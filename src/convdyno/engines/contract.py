@@ -67,7 +67,7 @@ class Probe:
     work: float
     """Floating-point operations of one run; bytes moved for "copy"."""
     run: Callable[[], object]
-    """Enqueue the work once."""
+    """Enqueue the work once; what is returned has the result when the session has waited."""
 
 
 @dataclass(frozen=True, slots=True)

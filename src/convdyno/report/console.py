@@ -19,7 +19,7 @@ from convdyno.report.words import UNPAIRED, gmac, noun, percent, quantity, range
 from convdyno.results.certificate import TOLERANCES, Certificate
 from convdyno.results.record import Rank, Record
 from convdyno.stats.compare import Comparison
-from convdyno.stats.records import took_turns
+from convdyno.stats.rounds_of_record import took_turns
 from convdyno.terminal import commands, visible
 from convdyno.trial.spec import Trial
 
@@ -396,7 +396,7 @@ def _machine(machine: dict[str, Any]) -> str:
 def _peak(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One precision of one engine: what it reaches, and whether that makes it worth using."""
     plain = next((r for r in rows if r["engine"] == row["engine"] and r["precision"] == "fp32"), {})
-    gain = row["matmul"] / plain["matmul"] if "matmul" in row and "matmul" in plain else None
+    gain = row["matmul"] / plain["matmul"] if "matmul" in row and plain.get("matmul") else None
     verdict = row.get("refused", "")
     if gain is not None and row["precision"] != "fp32":
         verdict = f"{gain:.2g} x fp32" + (": fast" if gain > 1.2 else ": not worth it here")

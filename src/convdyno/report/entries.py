@@ -19,8 +19,8 @@ from convdyno.results.record import NetworkFacts, Record, Status
 from convdyno.results.runs import NAME, RunRecord, read_history, read_run
 from convdyno.results.select import parse_condition, select
 from convdyno.results.store import Store, read_record
-from convdyno.stats.records import numbered
 from convdyno.stats.rounds import Round
+from convdyno.stats.rounds_of_record import numbered
 from convdyno.stats.summary import Interval, interval
 from convdyno.trial.spec import Trial
 

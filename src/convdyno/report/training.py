@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from convdyno import __version__
 from convdyno.report.words import clock, noun, quantity, rate
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 from convdyno.terminal import Visible, erase_line
 from convdyno.trial.training import Training
 
@@ -215,5 +215,5 @@ def _mean(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
     if len(logs) < 2:
         return math.exp(centre), None
     error = statistics.stdev(logs) / math.sqrt(len(logs))
-    reach = float(student.quantile(0.975, len(logs) - 1)) * error
+    reach = float(t_distribution.quantile(0.975, len(logs) - 1)) * error
     return math.exp(centre), (math.exp(centre - reach), math.exp(centre + reach))

@@ -213,8 +213,9 @@ class JaxSession:
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and a copy at the trial's precision."""
 
-        def enqueued(result: jax.Array) -> None:
+        def enqueued(result: jax.Array) -> jax.Array:
             self._latest = result
+            return result
 
         return probes.probes(self._device, self._policy, enqueued)
 

@@ -73,8 +73,8 @@ class Backend(Protocol):
     def average(self, averages: list[Any], variables: list[Any], decay: float) -> Follow:
         """What moves averages towards variables."""
 
-    def wait(self, variable: Any) -> None:
-        """Return when the device has finished everything enqueued; a step writes the variable."""
+    def wait(self, *results: Any) -> None:
+        """Return when the device has finished everything enqueued, of which these are the last."""
 
     def compilations(self, traces: int) -> int:
         """How many times something has been compiled; `traces` counts calls of the model."""

@@ -131,9 +131,9 @@ class Backend:
 
         return follow
 
-    def wait(self, variable: Any) -> None:
+    def wait(self, *results: Any) -> None:
         # All that a program computes is ready at once.
-        variable.value.block_until_ready()
+        jax.block_until_ready(results)
 
     def compilations(self, traces: int) -> int:
         return len(_compiled())
@@ -147,9 +147,9 @@ class Backend:
         held = [jax.numpy.zeros(floats)]
         increment = jax.jit(lambda x: x + 1, donate_argnums=0)
 
-        def run() -> None:
+        def run() -> jax.Array:
             held[0] = increment(held[0])
-            held[0].block_until_ready()
+            return held[0]
 
         return run, 2.0 * 4 * floats
 

@@ -93,7 +93,7 @@ class Backend:
 
         return tf.function(follow, autograph=False)
 
-    def wait(self, variable: Any) -> None:
+    def wait(self, *results: Any) -> None:
         # On a CPU a function returns when it is done.
         if self._on_gpu:
             tf.test.experimental.sync_devices()

@@ -130,7 +130,7 @@ class Backend:
 
         return follow
 
-    def wait(self, variable: Any) -> None:
+    def wait(self, *results: Any) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         elif self._device.type == "mps":

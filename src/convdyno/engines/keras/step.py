@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import keras
@@ -85,6 +86,7 @@ class KerasSession:
             averages = list(self._averages.values())
             self._follow = backend.average(averages, followed, trial.optimiser.ema)
         self._last = self._model.trainable_variables[-1]
+        self._enqueued: Any = None
         self._trained = False
         self.settings = self._settings(place)
         self.load(weights)
@@ -94,6 +96,7 @@ class KerasSession:
         # A copy, because a backend may read the host's memory later than this call returns.
         pixels = ops.cast(ops.convert_to_tensor(images.copy()), "float32") / 127.5 - 1
         pixels = ops.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
+        self._enqueued = pixels
         return Placed(pixels, ops.convert_to_tensor(labels.astype(self._backend.labels)))
 
     def train_step(self, batch: Placed) -> None:
@@ -135,7 +138,7 @@ class KerasSession:
 
     def wait(self) -> None:
         """Return when the device has finished everything enqueued."""
-        self._backend.wait(self._last)
+        self._backend.wait(self._last.value, self._enqueued)
 
     def loss(self) -> float:
         """The loss of the latest training step, before its update; NaN before the first."""
@@ -220,7 +223,12 @@ class KerasSession:
         on_cpu = self.settings.device == "cpu"
         slow = emulated(self._trial.precision, self.settings.device)
         dtype = HALF.get(self._trial.precision, "float32")
-        return probes.probes(self._backend, not on_cpu, dtype, self._nchw, slow)
+        found = probes.probes(self._backend, not on_cpu, dtype, self._nchw, slow)
+        return [replace(probe, run=partial(self._enqueue, probe.run)) for probe in found]
+
+    def _enqueue(self, work: Callable[[], object]) -> object:
+        self._enqueued = work()
+        return self._enqueued
 
     def _random(self, node: str) -> str:
         return f"random/keras/{self._backend.name}/{node}"
