@@ -11,7 +11,6 @@ from pathlib import Path
 
 import made_up
 import pytest
-from convdyno.stage.narrator import Narrator
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from convdyno.report.console import Screen
 from convdyno.report.training import Watcher
 from convdyno.results.jobs import Job, new_run
 from convdyno.results.store import Store
+from convdyno.stage.progress import Narrator
 from convdyno.terminal import Visible, visible
 
 SOURCE = Path(__file__).parents[1] / "src" / "convdyno"
