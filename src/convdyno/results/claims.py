@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ from convdyno.errors import BadStore
 from convdyno.files import lock, open_lock
 
 FOLDER = ".claims"
+WAIT_SECONDS = 1.0
+"""How long apart it is looked whether another process is done with a cell."""
 LOOKS, LOOK_SECONDS = 10, 0.02
 """How often, and how long apart, a lock is tried whose holder cannot be told."""
 
@@ -46,6 +48,11 @@ class Holder:
     def here(self) -> bool:
         """Whether it runs on this machine."""
         return self.host == socket.gethostname()
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is this very process."""
+        return self.here and self.pid == os.getpid()
 
     @property
     def alive(self) -> bool:
@@ -91,6 +98,26 @@ def claim(folder: Path, cell: str, seconds: float) -> Claim | Holder:
         os.close(descriptor)
         if taken is not None:
             return taken
+
+
+def claim_in_turn(
+    folder: Path, cell: str, seconds: float, tell: Callable[[Holder], None]
+) -> Claim | None:
+    """Take a cell as soon as whoever measures it on this machine is done; `tell` is told who.
+
+    None if it is ours already, or measured on another machine, which disturbs nobody here.
+    """
+    told = False
+    while isinstance(found := claim(folder, cell, seconds), Holder):
+        if found.ours:
+            return None
+        if not told:
+            tell(found)
+        told = True
+        if not found.here:
+            return None
+        time.sleep(WAIT_SECONDS)
+    return found
 
 
 def holders(folder: Path) -> Iterator[tuple[str, Holder]]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.crew import OutOfTime, Team
-from convdyno.results.claims import Claim, claim
+from convdyno.results.claims import Holder, claim_in_turn
 from convdyno.results.machines import cell_name, kind
 from convdyno.results.record import Block, Energy, NetworkFacts, Peak, Process, Record
 from convdyno.results.store import Store
@@ -132,9 +132,10 @@ class Stage:
 
     def run(self) -> None:
         """Run rounds; Ctrl-C and a spent budget keep what was measured."""
-        self._deadline = time.monotonic() + self.limits.budget_seconds
-        with self._claimed():
+        with ExitStack() as held:
             try:
+                self._claim(held)
+                self._deadline = time.monotonic() + self.limits.budget_seconds
                 self._rounds()
             except OutOfTime as end:
                 self._finish(f"the budget ended while {end}")
@@ -160,18 +161,24 @@ class Stage:
         if not self._patient:
             raise Stopped(who)
 
-    @contextmanager
-    def _claimed(self) -> Iterator[None]:
-        """Let others know what is being measured; what is claimed already, by a sweep, is known."""
+    def _claim(self, held: ExitStack) -> None:
+        """Have the cells to ourselves; two that measure one cell here would disturb each other."""
         seconds = 2 * (self.limits.budget_seconds + self.limits.silence_seconds)
-        with ExitStack() as held:
-            for cell in self.cells:
-                record = cell.record
-                name = cell_name(record.trial_digest, kind(record.machine))
-                found = claim(self.store.folder, name, seconds)
-                if isinstance(found, Claim):
-                    held.callback(found.release)
-            yield
+        labels = {
+            cell_name(cell.record.trial_digest, kind(cell.record.machine)): cell.record.trial.label
+            for cell in self.cells
+        }
+        # In one order everywhere: nobody waits for who waits for them.
+        for name, label in sorted(labels.items()):
+            tell = partial(self._tell_taken, label)
+            with self._impatient():
+                found = claim_in_turn(self.store.folder, name, seconds, tell)
+            if found:
+                held.callback(found.release)
+
+    def _tell_taken(self, label: str, holder: Holder) -> None:
+        after = "waiting until it is done" if holder.here else "this will be a second record of it"
+        self.narrator.say(f"{label} is being measured by {holder}: {after}")
 
     def _rounds(self) -> None:
         had = [process.round for cell in self.cells for process in cell.record.processes]
