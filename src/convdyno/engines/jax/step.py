@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines.contract import Probe, State, Trial, check_state, memories, seed_after
-from convdyno.engines.jax import device, lower, probes, programs, rules, spread, tuned
+from convdyno.engines.frameworks.jax import device
+from convdyno.engines.jax import lower, probes, programs, rules, settings, spread, tuned
 from convdyno.engines.jax.lower import Arrays, Policy
 from convdyno.errors import Refused
 
@@ -43,8 +44,8 @@ class JaxSession:
     """
 
     def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> None:
-        spread.possible(trial)
-        self._device, self.settings = device.open_device(trial, spread.host_devices(trial))
+        spread.check(trial)
+        self._device, self.settings = settings.prepare(trial, spread.host_devices(trial))
         self._spread = spread.over(trial, self._device)
         self.settings.flags.update(self._spread.facts)
         self.clock = time.perf_counter_ns
@@ -208,7 +209,7 @@ class JaxSession:
 
     def memory_bytes(self) -> int | None:
         """The peak of device memory held, where the device has memory of its own."""
-        return (self._device.memory_stats() or {}).get("peak_bytes_in_use")
+        return device.memory_bytes(self._device)
 
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and a copy at the trial's precision."""
@@ -257,7 +258,7 @@ def _key(seed: int) -> NDArray[np.uint32]:
 
 
 def _policy(trial: Trial) -> Policy:
-    dtype = device.HALF.get(trial.precision, jnp.float32)
+    dtype = settings.HALF.get(trial.precision, jnp.float32)
     tune = trial.kernels == "tuned"
     return Policy(
         dtype=dtype,

@@ -27,7 +27,7 @@ from convdyno.engines.contract import (
     seed_after,
 )
 from convdyno.engines.keras import probes
-from convdyno.engines.keras.backend import HALF, NATIVE, Backend, Place, emulated
+from convdyno.engines.keras.backend import HALF, Backend, Place
 from convdyno.engines.keras.lower import Walk
 from convdyno.engines.keras.model import Network
 from convdyno.engines.keras.update import Update
@@ -57,7 +57,11 @@ class KerasSession:
         self._backend, self._trial, self._blueprint = backend, trial, blueprint
         self.clock = time.perf_counter_ns
         place = backend.start(trial)
-        _check_possible(backend, trial, place)
+        if trial.feed == "fit" and trial.optimiser.ema is not None:
+            raise Refused(
+                "within one call of `fit` no average of the weights is kept: use --feed batch, "
+                "or leave the average out"
+            )
         self._nchw = trial.layout == "nchw"
         half = HALF.get(trial.precision)
         keras.config.set_dtype_policy(f"mixed_{half}" if half else "float32")
@@ -221,7 +225,7 @@ class KerasSession:
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and work that moves memory, at the trial's precision."""
         on_cpu = self.settings.device == "cpu"
-        slow = emulated(self._trial.precision, self.settings.device)
+        slow = on_cpu and processor.emulated(self._trial.precision)
         dtype = HALF.get(self._trial.precision, "float32")
         found = probes.probes(self._backend, not on_cpu, dtype, self._nchw, slow)
         return [replace(probe, run=partial(self._enqueue, probe.run)) for probe in found]
@@ -289,33 +293,7 @@ def _variable(shape: tuple[int, ...]) -> Any:
     return keras.Variable(np.zeros(shape, np.float32), trainable=False, dtype="float32")
 
 
-def _check_possible(backend: Backend, trial: Trial, place: Place) -> None:
-    if trial.precision == "tf32" and not place.device.startswith("cuda"):
-        raise Refused(
-            f"tf32 is arithmetic of NVIDIA GPUs, and this trial runs on {place.device}: "
-            "use fp32, bf16 or fp16, or a CUDA device"
-        )
-    if trial.feed == "fit" and trial.optimiser.ema is not None:
-        raise Refused(
-            "within one call of `fit` no average of the weights is kept: use --feed batch, "
-            "or leave the average out"
-        )
-    if trial.layout == "nchw" and place.device == "cpu" and not backend.nchw_on_cpu:
-        raise Refused(
-            "TensorFlow promises nchw on GPUs only, and this trial runs on cpu: use --layout nhwc"
-        )
-
-
 def _warnings(trial: Trial, place: Place) -> tuple[str, ...]:
-    warnings = []
-    if emulated(trial.precision, place.device):
-        native = " nor ".join(
-            sorted(n for n in NATIVE[trial.precision] if "512" in n or "amx" in n)
-        )
-        warnings.append(
-            f"{trial.precision} is emulated: this CPU has neither {native}; "
-            "expect it to be slower than fp32, and measure fp32 beside it"
-        )
-    if place.device == "cpu":
-        warnings += processor.crowded(place.threads)
-    return tuple(warnings)
+    if place.device != "cpu":
+        return ()
+    return (*processor.emulation(trial.precision), *processor.crowded(place.threads))

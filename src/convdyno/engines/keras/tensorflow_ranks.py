@@ -1,4 +1,4 @@
-"""Keras on several devices of TensorFlow, one a process: how they meet, and their step.
+"""The step of Keras on several devices of TensorFlow, one a process.
 
 Keras's own loop cannot be used: under TensorFlow's strategy for several processes it ends in a
 ValueError about PerReplica values. The step here is that of Keras's `train_step`, with the mean of
@@ -7,137 +7,38 @@ the gradients before the update.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
-from convdyno.engines.contract import Trial, World
 from convdyno.engines.keras.backend import Step
-from convdyno.errors import Refused
 
-JOB = "worker"
-NO_PROXY = "no_grpc_proxy"
-"""What gRPC reads."""
 Gradients = list[Any]
 
 
-class Ranks:
-    """All ranks of a world as one MultiWorkerMirroredStrategy, of which each has one device.
+def step(model: Any, average: Callable[[Gradients], Gradients]) -> Step:
+    """One update of a model's weights by the mean of all ranks' gradients."""
+    optimiser, weights = model.optimizer, model.trainable_variables
+    optimiser.build(weights)
 
-    Variables are not the strategy's: they start alike everywhere, what changes them is the same
-    everywhere, and batch-norm statistics are each rank's own.
-    """
+    def learn(images: Any, labels: Any) -> Gradients:
+        with tf.GradientTape() as tape:
+            scores = model(images, training=True)
+            loss = optimiser.scale_loss(model.compute_loss(y=labels, y_pred=scores))
+        values, zero = [weight.value for weight in weights], tf.UnconnectedGradients.ZERO
+        found: Gradients = tape.gradient(loss, values, unconnected_gradients=zero)
+        return found
 
-    def __init__(self, world: World, on_gpu: bool) -> None:
-        self._size = world.size
-        os.environ["TF_CONFIG"] = json.dumps(
-            {"cluster": {JOB: world.peers}, "task": {"type": JOB, "index": world.rank}}
+    def apply(gradients: Gradients) -> None:
+        optimiser.apply(gradients, weights)
+
+    if model.jit_compile:
+        # XLA has no collectives between processes; what is before and after them it compiles.
+        learn, apply = (
+            tf.function(part, jit_compile=True, autograph=False) for part in (learn, apply)
         )
-        _speak_directly(world)
-        _watch_each_other(world)
-        self._kind = "NCCL" if on_gpu else "RING"
-        # Without `timeout_seconds`: TensorFlow lets two threads sleep that long in every step.
-        options = tf.distribute.experimental.CommunicationOptions(implementation=self._kind)
-        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
-
-    def flags(self, trial: Trial) -> dict[str, object]:
-        """How a trial's gradients are exchanged."""
-        return {
-            "loop": "custom",
-            "collectives": self._kind.lower(),
-            "bytes_per_pack": _bytes_per_pack(trial),
-            "gradients": _wire(trial).name,
-        }
-
-    def step(self, model: Any, trial: Trial) -> Step:
-        """One update of a model's weights by the mean of all ranks' gradients."""
-        optimiser, weights = model.optimizer, model.trainable_variables
-        optimiser.build(weights)
-        average = self._averaging(trial)
-
-        def learn(images: Any, labels: Any) -> Gradients:
-            with tf.GradientTape() as tape:
-                scores = model(images, training=True)
-                loss = optimiser.scale_loss(model.compute_loss(y=labels, y_pred=scores))
-            values, zero = [weight.value for weight in weights], tf.UnconnectedGradients.ZERO
-            found: Gradients = tape.gradient(loss, values, unconnected_gradients=zero)
-            return found
-
-        def apply(gradients: Gradients) -> None:
-            optimiser.apply(gradients, weights)
-
-        if model.jit_compile:
-            # XLA has no collectives between processes; what is before and after them it compiles.
-            learn, apply = (
-                tf.function(part, jit_compile=True, autograph=False) for part in (learn, apply)
-            )
-        step: Step = tf.function(
-            lambda images, labels: apply(average(learn(images, labels))), autograph=False
-        )
-        return step
-
-    def _averaging(self, trial: Trial) -> Callable[[Gradients], Gradients]:
-        """What gives the mean over all ranks, while a step is traced."""
-        wire, size = _wire(trial), self._size
-        options = tf.distribute.experimental.CommunicationOptions(_bytes_per_pack(trial))
-
-        def exchange(gradients: Gradients) -> Gradients:
-            # All in one place, which only ops made here tell: else each is exchanged by itself.
-            own = [tf.identity(tf.cast(gradient, wire)) for gradient in gradients]
-            ranks = tf.distribute.get_replica_context()
-            total = ranks.all_reduce(tf.distribute.ReduceOp.SUM, own, options)
-            return [tf.cast(gradient, tf.float32) / size for gradient in total]
-
-        return lambda gradients: self._strategy.run(exchange, args=(gradients,))
-
-
-def check(trial: Trial, spread: bool, on_gpu: bool) -> None:
-    """Refuse what is not for Keras on TensorFlow; `spread` is whether gradients are exchanged."""
-    if trial.processes == "host":
-        raise Refused("TensorFlow has one process for each device: leave --processes at device")
-    if trial.accumulate > 1:
-        raise Refused("Keras computes a batch as a whole here: leave --accumulate at 1")
-    if trial.exchange == "horovod" and trial.devices > 1:
-        raise Refused("Horovod is used with torch here: --engine torch, or --exchange default")
-    if spread and trial.feed == "fit":
-        raise Refused(
-            "Keras 3 has no `fit` on several processes of TensorFlow: its loop ends in a "
-            "ValueError about PerReplica values; use --feed batch, which has a loop of its own"
-        )
-    if spread and trial.compress == "bf16" and on_gpu:
-        raise Refused(
-            "TensorFlow's collectives have no bf16 between GPUs: leave --compress at none"
-        )
-
-
-def _wire(trial: Trial) -> tf.DType:
-    return tf.bfloat16 if trial.compress == "bf16" else tf.float32
-
-
-def _bytes_per_pack(trial: Trial) -> int:
-    """What is exchanged at a time; 0 is everything at once."""
-    return round((trial.bucket_mb or 0) * (1 << 20))
-
-
-def _speak_directly(world: World) -> None:
-    """Not by the proxy that the user may have for the world outside."""
-    hosts = {peer.rpartition(":")[0] for peer in world.peers}
-    hosts |= set(filter(None, os.environ.get(NO_PROXY, "").split(",")))
-    os.environ[NO_PROXY] = ",".join(sorted(hosts))
-
-
-def _watch_each_other(world: World) -> None:
-    """Who does not answer for so long is lost; the strategy's own choice would be ten seconds."""
-    patience = round(world.timeout_seconds * 1000)
-    jobs = [context.coordination_config_pb2.CoordinatedJob(name=JOB, num_tasks=world.size)]
-    context.context().configure_coordination_service(
-        service_type="standalone",
-        service_leader=f"/job:{JOB}/replica:0/task:0",
-        cluster_register_timeout_in_ms=patience,
-        heartbeat_timeout_in_ms=patience,
-        coordinated_jobs=jobs,
+    together: Step = tf.function(
+        lambda images, labels: apply(average(learn(images, labels))), autograph=False
     )
+    return together

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
+from convdyno.engines import processor
 from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
-from convdyno.engines.tensorflow import device, probes, spread
+from convdyno.engines.frameworks.tensorflow import device, ranks
+from convdyno.engines.tensorflow import probes, settings
 from convdyno.engines.tensorflow.lower import Tensor, Walk
 from convdyno.engines.tensorflow.update import Gradients, LossScale, Update
+from convdyno.errors import Refused
 
 RANDOM = "random/tensorflow/philox"
 
@@ -44,17 +47,17 @@ class TensorflowSession:
         blueprint: Blueprint,
         trial: Trial,
         weights: Weights,
-        ranks: spread.Spread | None = None,
+        among: ranks.Ranks | None = None,
     ) -> None:
         name = device.choose(trial.device)
-        spread.check(trial, on_gpu=name != "cpu")
-        self.settings = device.prepare(trial, name)
+        check(trial, name)
+        self.settings = settings.prepare(trial, name)
         self.clock = time.perf_counter_ns
-        self._device = device.where(name)
+        self._device = settings.where(name)
         self._trial, self._blueprint, self._answer = trial, blueprint, blueprint.for_inference()
-        self._half = device.HALF.get(trial.precision)
+        self._half = settings.HALF.get(trial.precision)
         self._nchw = self.settings.layout == "nchw"
-        native_groups = device.grouped(name, self._half, self.settings.compiled)
+        native_groups = settings.grouped(name, self._half, self.settings.compiled)
         with tf.device(self._device):
             self._random = tf.random.Generator.from_seed(trial.seed, alg="philox")
             self._variables = {
@@ -84,8 +87,8 @@ class TensorflowSession:
         self._look = compile_(self._traced_look)
         self._learn, self._apply = self._traced_learn, self._traced_apply
         self._rank, self._average = 0, lambda gradients: gradients
-        if ranks and trial.mode == "train":
-            self._take_part(ranks, compile_)
+        if among and trial.mode == "train":
+            self._take_part(among, compile_)
         if trial.precision == "fp16" and trial.mode == "train":
             self.settings.flags["loss_scale"] = trial.loss_scale or "dynamic"
         self._loss: Tensor = math.nan
@@ -109,9 +112,7 @@ class TensorflowSession:
 
     def wait(self) -> None:
         """Return when the device has finished everything enqueued."""
-        # On a CPU a function returns when it is done.
-        if self._device != "/CPU:0":
-            tf.test.experimental.sync_devices()
+        device.wait(self.settings.device)
 
     def loss(self) -> float:
         """The loss of the latest training step, before its update; NaN before the first."""
@@ -176,20 +177,18 @@ class TensorflowSession:
 
     def memory_bytes(self) -> int | None:
         """The peak of GPU memory held."""
-        if self._device == "/CPU:0":
-            return None
-        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+        return device.memory_bytes(self.settings.device)
 
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and a copy at the trial's precision and layout."""
-        slow = device.emulated(self._trial.precision, self.settings.device)
+        slow = self.settings.device == "cpu" and processor.emulated(self._trial.precision)
         return probes.probes(self._device, self._half or tf.float32, self._nchw, slow)
 
-    def _take_part(self, ranks: spread.Spread, compile_: Any) -> None:
+    def _take_part(self, among: ranks.Ranks, compile_: Any) -> None:
         """Average gradients over all ranks between the backward pass and the update."""
-        self._rank, self._average = ranks.rank, ranks.averaging(self._trial)
+        self._rank, self._average = among.rank, among.averaging(self._trial)
         self._random.state.assign(_moved(self._random.state.numpy(), self._rank))
-        self.settings.flags.update(ranks.flags(self._trial))
+        self.settings.flags.update(among.flags(self._trial))
         if self.settings.compiled:
             # XLA has no collectives between processes; what is before and after them it compiles.
             self._learn, self._apply = compile_(self._traced_learn), compile_(self._traced_apply)
@@ -239,6 +238,13 @@ class TensorflowSession:
             target, self._trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         return loss, found
+
+
+def check(trial: Trial, on: str) -> None:
+    """Refuse what is not for TensorFlow."""
+    ranks.check(trial, on_gpu=on != "cpu")
+    if trial.accumulate > 1:
+        raise Refused("TensorFlow computes a batch as a whole here: leave --accumulate at 1")
 
 
 def _moved(random: NDArray[np.int64], ranks: int) -> NDArray[np.int64]:

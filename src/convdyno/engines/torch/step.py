@@ -18,8 +18,10 @@ from torch import nn
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
+from convdyno.engines import processor
 from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
-from convdyno.engines.torch import canonical, device, lower, probes, spread
+from convdyno.engines.frameworks.torch import device
+from convdyno.engines.torch import canonical, lower, probes, settings, spread
 from convdyno.engines.torch.update import FUSED, Update
 from convdyno.engines.torch.variance import RunningVariances
 
@@ -45,11 +47,11 @@ class TorchSession:
 
     def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> None:
         self._device = device.choose(trial.device)
-        self.settings = device.prepare(trial, self._device)
+        self.settings = settings.prepare(trial, self._device)
         self.clock = time.perf_counter_ns
         self._trial, self._blueprint = trial, blueprint
         self._random = f"random/torch/{self._device.type}"
-        self._half = device.HALF.get(trial.precision)
+        self._half = settings.HALF.get(trial.precision)
         nhwc = self.settings.layout == "nhwc"
         self._memory = torch.channels_last if nhwc else torch.contiguous_format
 
@@ -133,10 +135,7 @@ class TorchSession:
 
     def wait(self) -> None:
         """Return when the device has finished everything enqueued."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        elif self._device.type == "mps":
-            torch.mps.synchronize()
+        device.wait(self._device)
 
     def loss(self) -> float:
         """The loss of the latest training step, before its update; NaN before the first."""
@@ -188,7 +187,7 @@ class TorchSession:
         """Everything else that training remembers."""
         state = self._update.state() | self._variances.state()
         if self._drops and self._rank is None:
-            state[self._random] = device.random_state(self._device)
+            state[self._random] = settings.random_state(self._device)
         return state
 
     def restore(self, state: State) -> None:
@@ -197,7 +196,7 @@ class TorchSession:
         self._update.restore(state)
         self._variances.restore(state)
         seed = seed_after(self._trial.seed, int(state["updates"]))
-        device.set_random_state(self._device, state.get(self._random), seed)
+        settings.set_random_state(self._device, state.get(self._random), seed)
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
@@ -205,20 +204,15 @@ class TorchSession:
 
     def compilations(self) -> int:
         """How many graphs have been compiled so far."""
-        if not self.settings.compiled:
-            return 0
-        from torch._dynamo.utils import counters
-
-        return counters["stats"]["unique_graphs"]
+        return device.graphs() if self.settings.compiled else 0
 
     def memory_bytes(self) -> int | None:
         """The peak of GPU memory held."""
-        on_gpu = self._device.type == "cuda"
-        return torch.cuda.max_memory_allocated(self._device) if on_gpu else None
+        return device.memory_bytes(self._device)
 
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and a copy at the trial's precision and layout."""
-        slow = device.emulated(self._trial.precision, self._device)
+        slow = self._device.type == "cpu" and processor.emulated(self._trial.precision)
         dtype = self._half or torch.float32
         return probes.probes(self._device, dtype, self._memory, slow)
 
