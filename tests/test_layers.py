@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "convdyno"
 BACKENDS = {"torch", "jax", "tensorflow"}
 """What Keras runs on."""
-CONTRACT = {"engines.contract", "engines.devices", "engines.processor", "blueprint", "errors"}
+CONTRACT = {"engines.contract", "engines.devices", "engines.cpu", "blueprint", "errors"}
 MAY_IMPORT = {
     "errors": set(),
     "blueprint": {"errors"},

@@ -196,7 +196,7 @@ class Material:
     files: Sequence[tuple[str, int]] | None
     """Paths of images, each with its label."""
     records: Sequence[str] | None
-    """TFRecord files."""
+    """Paths of TFRecord files."""
     arrays: tuple[NDArray[np.uint8], NDArray[np.int64]] | None
     first_label: int
     """The label of the first class in the records."""

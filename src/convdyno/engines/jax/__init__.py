@@ -8,7 +8,7 @@ from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Engine, Session, Trial, World
 from convdyno.engines.frameworks.jax import device, ranks
-from convdyno.engines.jax import spread
+from convdyno.engines.jax import data_parallel
 from convdyno.engines.jax.step import JaxSession
 
 
@@ -21,7 +21,7 @@ class JaxEngine:
 
     def join(self, world: World, trial: Trial) -> None:
         """Meet the other processes."""
-        spread.join(world, trial)
+        data_parallel.join(world, trial)
 
     def leave(self) -> None:
         """Part from the other processes."""

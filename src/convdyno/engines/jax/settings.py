@@ -7,7 +7,7 @@ import os
 import jax
 from jax import numpy as jnp
 
-from convdyno.engines import processor
+from convdyno.engines import cpu
 from convdyno.engines.contract import Settings, Trial
 from convdyno.engines.frameworks.jax import device
 from convdyno.errors import Refused
@@ -67,10 +67,10 @@ def _warnings(trial: Trial, threads: int) -> tuple[str, ...]:
     """What the user of a CPU should know."""
     warnings = []
     if trial.kernels == "tuned":
-        warnings += processor.emulation(trial.precision)
+        warnings += cpu.emulation(trial.precision)
     elif trial.precision in HALF:
         warnings.append(
             f"on a CPU JAX converts {trial.precision} convolutions to float32 and back, which may "
             "be slower than fp32: measure fp32 beside it"
         )
-    return (*warnings, *processor.crowded(threads))
+    return (*warnings, *cpu.crowded(threads))

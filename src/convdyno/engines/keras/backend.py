@@ -21,7 +21,7 @@ Step = Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeviceFacts:
     """Where a process computes."""
 
     device: str
@@ -48,7 +48,7 @@ class Backend(Protocol):
     def leave(self) -> None:
         """Part from the others, who leave too."""
 
-    def start(self, trial: Trial) -> Place:
+    def start(self, trial: Trial) -> DeviceFacts:
         """Give the process its device, threads and arithmetic; `Refused` says what it has."""
 
     def op_by_op(self) -> AbstractContextManager[object]:

@@ -1,4 +1,4 @@
-"""Keras on JAX."""
+"""JAX as what Keras runs on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import jax
 
 from convdyno.engines.contract import Trial, World
 from convdyno.engines.frameworks.jax import device, ranks
-from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, check_whole
-from convdyno.engines.keras.jax_ranks import Ranks
+from convdyno.engines.keras.backend import DeviceFacts, Follow, Gradients, Step, check_whole
+from convdyno.engines.keras.jax_data_parallel import JaxMesh
 from convdyno.errors import Refused
 
 
-class Backend:
+class JaxBackend:
     """JAX with its compiler."""
 
     name = "jax"
@@ -26,7 +26,7 @@ class Backend:
 
     def __init__(self) -> None:
         self._device: jax.Device | None = None
-        self._ranks: Ranks | None = None
+        self._ranks: JaxMesh | None = None
         self._joined = False
 
     def op_by_op(self) -> AbstractContextManager[object]:
@@ -48,7 +48,7 @@ class Backend:
     def leave(self) -> None:
         ranks.leave()
 
-    def start(self, trial: Trial) -> Place:
+    def start(self, trial: Trial) -> DeviceFacts:
         _check(trial)
         self._device, threads = device.start(trial)
         jax.config.update("jax_default_device", self._device)
@@ -57,9 +57,9 @@ class Backend:
             jax.config.update("jax_default_matmul_precision", precision)
         flags: dict[str, object] = {"xla_flags": os.environ.get("XLA_FLAGS", "")}
         if self._joined:
-            self._ranks = Ranks(self._device, trial.compress)
+            self._ranks = JaxMesh(self._device, trial.compress)
             flags |= self._ranks.flags
-        return Place(device.label(self._device), device.name(self._device), threads, flags)
+        return DeviceFacts(device.label(self._device), device.name(self._device), threads, flags)
 
     def batches(self, *batch: Any) -> Iterator[Any]:
         while True:

@@ -1,4 +1,4 @@
-"""Keras on TensorFlow."""
+"""TensorFlow as what Keras runs on."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tensorflow as tf
 
 from convdyno.engines.contract import Trial, World
 from convdyno.engines.frameworks.tensorflow import device, ranks
-from convdyno.engines.frameworks.tensorflow.ranks import Ranks
-from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, check_whole
-from convdyno.engines.keras.tensorflow_ranks import step
+from convdyno.engines.frameworks.tensorflow.ranks import WorkerStrategy
+from convdyno.engines.keras.backend import DeviceFacts, Follow, Gradients, Step, check_whole
+from convdyno.engines.keras.tensorflow_data_parallel import step
 from convdyno.errors import Refused
 
 
-class Backend:
+class TensorflowBackend:
     """TensorFlow's graphs, compiled by XLA where Keras or the trial says so."""
 
     name = "tensorflow"
@@ -25,7 +25,7 @@ class Backend:
 
     def __init__(self) -> None:
         self._device = "cpu"
-        self._ranks: Ranks | None = None
+        self._ranks: WorkerStrategy | None = None
 
     def op_by_op(self) -> AbstractContextManager[object]:
         return device.op_by_op()
@@ -42,12 +42,12 @@ class Backend:
             )
         _check(trial, on)
         device.start(trial, on)
-        self._ranks, self.rank = Ranks(world, on_gpu=on != "cpu"), world.rank
+        self._ranks, self.rank = WorkerStrategy(world, on_gpu=on != "cpu"), world.rank
 
     def leave(self) -> None:
         """TensorFlow parts from the others when the process ends."""
 
-    def start(self, trial: Trial) -> Place:
+    def start(self, trial: Trial) -> DeviceFacts:
         self._trial, self._device = trial, device.choose(trial.device)
         _check(trial, self._device)
         threads = device.start(trial, self._device)
@@ -56,7 +56,7 @@ class Backend:
             flags = {"loop": "custom", **self._ranks.flags(trial)}
         if self._device == "cpu":
             flags["onednn"] = device.onednn()
-        return Place(self._device, device.name(self._device), threads, flags)
+        return DeviceFacts(self._device, device.name(self._device), threads, flags)
 
     def batches(self, *batch: Any) -> Any:
         return tf.data.Dataset.from_tensors(batch).repeat()

@@ -1,4 +1,4 @@
-"""Keras on torch."""
+"""Torch as what Keras runs on."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 
 from convdyno.engines.contract import Trial, World
 from convdyno.engines.frameworks.torch import device, ranks
-from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, check_whole
+from convdyno.engines.keras.backend import DeviceFacts, Follow, Gradients, Step, check_whole
 from convdyno.errors import Refused
 
 
-class Backend:
+class TorchBackend:
     """Eager torch, or torch.compile where that is asked for."""
 
     name = "torch"
@@ -49,7 +49,7 @@ class Backend:
     def leave(self) -> None:
         ranks.leave()
 
-    def start(self, trial: Trial) -> Place:
+    def start(self, trial: Trial) -> DeviceFacts:
         _check(trial)
         self._trial = trial if self._trial else None
         self._device = device.choose(trial.device)
@@ -62,7 +62,7 @@ class Backend:
         flags = self._flags()
         if self._device.type != "cuda":
             flags["onednn"] = torch.backends.mkldnn.is_available()
-        return Place(str(self._device), device.name(self._device), threads, flags)
+        return DeviceFacts(str(self._device), device.name(self._device), threads, flags)
 
     def batches(self, *batch: Any) -> Iterator[Any]:
         while True:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines import processor
+from convdyno.engines import cpu
 from convdyno.engines.contract import (
     Probe,
     Settings,
@@ -27,17 +27,17 @@ from convdyno.engines.contract import (
     seed_after,
 )
 from convdyno.engines.keras import probes
-from convdyno.engines.keras.backend import HALF, Backend, Place
-from convdyno.engines.keras.lower import Walk
-from convdyno.engines.keras.model import Network
-from convdyno.engines.keras.update import Update
+from convdyno.engines.keras.backend import HALF, Backend, DeviceFacts
+from convdyno.engines.keras.lower import KerasWalk
+from convdyno.engines.keras.model import KerasNetwork
+from convdyno.engines.keras.update import KerasUpdate
 from convdyno.errors import Refused
 
 JIT = {"auto": "auto", "on": True, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class KerasBatch:
     """A batch on the device."""
 
     images: Any
@@ -67,19 +67,20 @@ class KerasSession:
         keras.config.set_dtype_policy(f"mixed_{half}" if half else "float32")
         keras.config.set_image_data_format("channels_first" if self._nchw else "channels_last")
 
-        walk = Walk(blueprint, trial.optimiser, self._nchw, trial.seed + backend.rank)
+        walk = KerasWalk(blueprint, trial.optimiser, self._nchw, trial.seed + backend.rank)
         image, scores = walk.model_ends()
         self._variables, self._seeds = walk.variables, walk.seeds
         outputs = scores if len(scores) > 1 else scores[0]
         smoothing = trial.optimiser.label_smoothing
-        self._model = Network(image, outputs, blueprint.heads, smoothing)
-        self._update = Update(trial, blueprint, walk.variables, self._model.trainable_variables)
+        self._model = KerasNetwork(image, outputs, blueprint.heads, smoothing)
+        trainable = self._model.trainable_variables
+        self._update = KerasUpdate(trial, blueprint, walk.variables, trainable)
         self._model.compile(
             self._update.optimiser, jit_compile=JIT[trial.compile], auto_scale_loss=False
         )
         self._answer = self._model
         if len(scores) > 1:
-            self._answer = Network(image, scores[0], blueprint.heads[:1])
+            self._answer = KerasNetwork(image, scores[0], blueprint.heads[:1])
             self._answer.jit_compile = self._model.jit_compile
         self._step = backend.step(self._model) or self._model.train_on_batch
         self._gradients = backend.gradients(self._model)
@@ -89,21 +90,21 @@ class KerasSession:
             followed = [self._variables[name] for name in self._averages]
             averages = list(self._averages.values())
             self._follow = backend.average(averages, followed, trial.optimiser.ema)
-        self._last = self._model.trainable_variables[-1]
+        self._last = trainable[-1]
         self._enqueued: Any = None
         self._trained = False
         self.settings = self._settings(place)
         self.load(weights)
 
-    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> KerasBatch:
         """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
         # A copy, because a backend may read the host's memory later than this call returns.
         pixels = ops.cast(ops.convert_to_tensor(images.copy()), "float32") / 127.5 - 1
         pixels = ops.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
         self._enqueued = pixels
-        return Placed(pixels, ops.convert_to_tensor(labels.astype(self._backend.labels)))
+        return KerasBatch(pixels, ops.convert_to_tensor(labels.astype(self._backend.labels)))
 
-    def train_step(self, batch: Placed) -> None:
+    def train_step(self, batch: KerasBatch) -> None:
         """One update of the weights."""
         self._trained = True
         updates = self._update.updates() if self._averages else 0
@@ -115,14 +116,14 @@ class KerasSession:
         if self._averages and self._update.updates() > updates:
             self._follow()
 
-    def infer_step(self, batch: Placed) -> None:
+    def infer_step(self, batch: KerasBatch) -> None:
         """One forward pass as in use."""
         if self._trial.feed == "fit":
             self._predict(batch, 1)
         else:
             self._answer.predict_on_batch(batch.images)
 
-    def fit(self, batch: Placed, steps: int) -> None:
+    def fit(self, batch: KerasBatch, steps: int) -> None:
         """So many steps of the trial's mode in one call of `fit` or `predict`."""
         if self._trial.mode == "train":
             self._trained = True
@@ -130,7 +131,7 @@ class KerasSession:
         else:
             self._predict(batch, steps)
 
-    def fit_from(self, batches: Iterator[Placed], steps: int) -> None:
+    def fit_from(self, batches: Iterator[KerasBatch], steps: int) -> None:
         """The same from a generator, which is how Keras's users feed what memory does not hold."""
         if self._trial.mode == "train":
             self._trained = True
@@ -148,11 +149,11 @@ class KerasSession:
         """The loss of the latest training step, before its update; NaN before the first."""
         return float(_array(self._model.latest.result())) if self._trained else math.nan
 
-    def logits(self, batch: Placed) -> NDArray[np.float32]:
+    def logits(self, batch: KerasBatch) -> NDArray[np.float32]:
         """The class scores of the first head as in use, one row an image."""
         return np.asarray(self._answer.predict_on_batch(batch.images), np.float32)
 
-    def gradients(self, batch: Placed) -> Weights:
+    def gradients(self, batch: KerasBatch) -> Weights:
         """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
         names = {id(variable): name for name, variable in self._variables.items()}
         scale = self._update.scale()
@@ -225,7 +226,7 @@ class KerasSession:
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and work that moves memory, at the trial's precision."""
         on_cpu = self.settings.device == "cpu"
-        slow = on_cpu and processor.emulated(self._trial.precision)
+        slow = on_cpu and cpu.emulated(self._trial.precision)
         dtype = HALF.get(self._trial.precision, "float32")
         found = probes.probes(self._backend, not on_cpu, dtype, self._nchw, slow)
         return [replace(probe, run=partial(self._enqueue, probe.run)) for probe in found]
@@ -237,16 +238,16 @@ class KerasSession:
     def _random(self, node: str) -> str:
         return f"random/keras/{self._backend.name}/{node}"
 
-    def _fit(self, batch: Placed, steps: int) -> None:
+    def _fit(self, batch: KerasBatch, steps: int) -> None:
         self._update.follow_rate()
         data = self._backend.batches(batch.images, batch.labels)
         self._model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
 
-    def _predict(self, batch: Placed, steps: int) -> None:
+    def _predict(self, batch: KerasBatch, steps: int) -> None:
         data = self._backend.batches(batch.images)
         self._answer.predict(data, steps=steps, verbose=0)
 
-    def _settings(self, place: Place) -> Settings:
+    def _settings(self, place: DeviceFacts) -> Settings:
         trial, policy = self._trial, self._model.dtype_policy
         flags: dict[str, object] = {
             "backend": self._backend.name,
@@ -293,7 +294,7 @@ def _variable(shape: tuple[int, ...]) -> Any:
     return keras.Variable(np.zeros(shape, np.float32), trainable=False, dtype="float32")
 
 
-def _warnings(trial: Trial, place: Place) -> tuple[str, ...]:
+def _warnings(trial: Trial, place: DeviceFacts) -> tuple[str, ...]:
     if place.device != "cpu":
         return ()
-    return (*processor.emulation(trial.precision), *processor.crowded(place.threads))
+    return (*cpu.emulation(trial.precision), *cpu.crowded(place.threads))

@@ -8,7 +8,7 @@ from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Material, Session, Trial, World
 from convdyno.engines.frameworks.tensorflow import device
-from convdyno.engines.frameworks.tensorflow.ranks import Ranks
+from convdyno.engines.frameworks.tensorflow.ranks import WorkerStrategy
 from convdyno.engines.tensorflow import loader
 from convdyno.engines.tensorflow.step import TensorflowSession, check
 
@@ -16,7 +16,7 @@ from convdyno.engines.tensorflow.step import TensorflowSession, check
 class TensorflowEngine:
     """TensorFlow, imported."""
 
-    _ranks: Ranks | None = None
+    _ranks: WorkerStrategy | None = None
 
     def versions(self) -> dict[str, str]:
         """Versions of TensorFlow and of the libraries that do its arithmetic."""
@@ -27,7 +27,7 @@ class TensorflowEngine:
         on = device.choose(trial.device)
         check(trial, on)
         device.start(trial, on)
-        self._ranks = Ranks(world, on_gpu=on != "cpu")
+        self._ranks = WorkerStrategy(world, on_gpu=on != "cpu")
 
     def leave(self) -> None:
         """TensorFlow parts from the others when the process ends."""
@@ -37,7 +37,7 @@ class TensorflowEngine:
         return TensorflowSession(blueprint, trial, weights, self._ranks)
 
     def batches(self, material: Material) -> loader.Batches:
-        """tf.data."""
+        """Batches that tf.data makes."""
         return loader.batches(material)
 
     def op_by_op(self) -> AbstractContextManager[object]:

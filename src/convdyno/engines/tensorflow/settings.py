@@ -6,7 +6,7 @@ import os
 
 import tensorflow as tf
 
-from convdyno.engines import processor
+from convdyno.engines import cpu
 from convdyno.engines.contract import Settings, Trial
 from convdyno.engines.frameworks.tensorflow import device
 
@@ -52,7 +52,7 @@ def grouped(on: str, half: tf.DType | None, compiled: bool) -> bool:
 
 def _warnings(trial: Trial, threads: int) -> tuple[str, ...]:
     """What the user of a CPU should know."""
-    warnings = processor.emulation(trial.precision) + processor.crowded(threads)
+    warnings = cpu.emulation(trial.precision) + cpu.crowded(threads)
     if not device.onednn():
         warnings.append(
             "oneDNN is switched off by TF_ENABLE_ONEDNN_OPTS; unset it, convolutions are slow so"

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines import processor
+from convdyno.engines import cpu
 from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
 from convdyno.engines.frameworks.tensorflow import device, ranks
 from convdyno.engines.tensorflow import probes, settings
-from convdyno.engines.tensorflow.lower import Tensor, Walk
-from convdyno.engines.tensorflow.update import Gradients, LossScale, Update
+from convdyno.engines.tensorflow.lower import Tensor, TensorflowWalk
+from convdyno.engines.tensorflow.update import Gradients, LossScaler, TensorflowUpdate
 from convdyno.errors import Refused
 
 RANDOM = "random/tensorflow/philox"
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class TensorflowBatch:
     """A batch on the device."""
 
     images: Tensor
@@ -47,7 +47,7 @@ class TensorflowSession:
         blueprint: Blueprint,
         trial: Trial,
         weights: Weights,
-        among: ranks.Ranks | None = None,
+        among: ranks.WorkerStrategy | None = None,
     ) -> None:
         name = device.choose(trial.device)
         check(trial, name)
@@ -70,10 +70,10 @@ class TensorflowSession:
                 if self._half and name.endswith(("/kernel", "/bias"))
             }
             self._trainable = {n: v for n, v in self._variables.items() if not is_state(n)}
-            self._update = Update(trial.optimiser, self._variables)
-            self._scale = LossScale(trial)
+            self._update = TensorflowUpdate(trial.optimiser, self._variables)
+            self._scale = LossScaler(trial)
         self._walk = partial(
-            Walk,
+            TensorflowWalk,
             nchw=self._nchw,
             half=self._half,
             native_groups=native_groups,
@@ -94,19 +94,19 @@ class TensorflowSession:
         self._loss: Tensor = math.nan
         self.load(weights)
 
-    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> TensorflowBatch:
         """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
         with tf.device(self._device):
             pixels = tf.cast(tf.constant(images), tf.float32) / 127.5 - 1
             pixels = tf.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
-            return Placed(tf.cast(pixels, self._half or tf.float32), tf.constant(labels))
+            return TensorflowBatch(tf.cast(pixels, self._half or tf.float32), tf.constant(labels))
 
-    def train_step(self, batch: Placed) -> None:
+    def train_step(self, batch: TensorflowBatch) -> None:
         """Enqueue one update of the weights."""
         self._stale = True
         self._loss = self._train(batch.images, batch.labels)
 
-    def infer_step(self, batch: Placed) -> None:
+    def infer_step(self, batch: TensorflowBatch) -> None:
         """Enqueue one forward pass as in use."""
         self._scores(batch)
 
@@ -118,11 +118,11 @@ class TensorflowSession:
         """The loss of the latest training step, before its update; NaN before the first."""
         return float(self._loss)
 
-    def logits(self, batch: Placed) -> NDArray[np.float32]:
+    def logits(self, batch: TensorflowBatch) -> NDArray[np.float32]:
         """The class scores of the first head as in use, one row an image."""
         return self._scores(batch).numpy()
 
-    def gradients(self, batch: Placed) -> Weights:
+    def gradients(self, batch: TensorflowBatch) -> Weights:
         """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
         scale = self._scale.value()
         while True:
@@ -181,10 +181,10 @@ class TensorflowSession:
 
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and a copy at the trial's precision and layout."""
-        slow = self.settings.device == "cpu" and processor.emulated(self._trial.precision)
+        slow = self.settings.device == "cpu" and cpu.emulated(self._trial.precision)
         return probes.probes(self._device, self._half or tf.float32, self._nchw, slow)
 
-    def _take_part(self, among: ranks.Ranks, compile_: Any) -> None:
+    def _take_part(self, among: ranks.WorkerStrategy, compile_: Any) -> None:
         """Average gradients over all ranks between the backward pass and the update."""
         self._rank, self._average = among.rank, among.averaging(self._trial)
         self._random.state.assign(_moved(self._random.state.numpy(), self._rank))
@@ -194,7 +194,7 @@ class TensorflowSession:
             self._learn, self._apply = compile_(self._traced_learn), compile_(self._traced_apply)
             self._train = tf.function(self._traced_train, autograph=False)
 
-    def _scores(self, batch: Placed) -> Tensor:
+    def _scores(self, batch: TensorflowBatch) -> Tensor:
         if self._stale:
             for name, copy in self._copies.items():
                 copy.assign(tf.cast(self._variables[name], copy.dtype))
@@ -229,7 +229,9 @@ class TensorflowSession:
             walk = self._walk(self._blueprint, self._variables, images, training=True)
             return self._differentiate(walk, labels, lambda loss: loss * scale)[1]
 
-    def _differentiate(self, walk: Walk, labels: Tensor, scaled: Any) -> tuple[Tensor, Gradients]:
+    def _differentiate(
+        self, walk: TensorflowWalk, labels: Tensor, scaled: Any
+    ) -> tuple[Tensor, Gradients]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(self._trainable.values()))
             loss = walk.loss(labels)

@@ -6,7 +6,7 @@ from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Engine, Material, Session, Trial, World
 from convdyno.engines.frameworks.torch import device, ranks
-from convdyno.engines.torch import loader, spread
+from convdyno.engines.torch import data_parallel, loader
 from convdyno.engines.torch.step import TorchSession
 
 
@@ -19,7 +19,7 @@ class TorchEngine:
 
     def join(self, world: World, trial: Trial) -> None:
         """Form a group of processes; `--exchange horovod` leaves that to Horovod."""
-        spread.join(world, trial, device.choose(trial.device))
+        data_parallel.join(world, trial, device.choose(trial.device))
 
     def leave(self) -> None:
         """End the group of processes."""

@@ -24,7 +24,7 @@ ATTEMPTS = 10
 CENTRAL = 0.875
 
 
-class Files(Dataset):
+class ImageFiles(Dataset):
     """Image files with their labels."""
 
     def __init__(self, items: Sequence[tuple[str | Path, int]], look: Treatment) -> None:
@@ -38,7 +38,7 @@ class Files(Dataset):
         return _looked_at(_pillow().open(path), self.look), label
 
 
-class Arrays(Dataset):
+class DecodedImages(Dataset):
     """Decoded images (NHWC) with their labels."""
 
     def __init__(self, images: Any, labels: Any, look: Treatment) -> None:
@@ -61,12 +61,12 @@ def file_batches(
     `seed`, `workers` (processes; 0 reads in this one) and `prefetch` (batches a worker) may be
     given.
     """
-    return _batches(Files(items, look), look, batch, **more)
+    return _batches(ImageFiles(items, look), look, batch, **more)
 
 
 def array_batches(images: Any, labels: Any, look: Treatment, *, batch: int, **more: Any) -> Batches:
     """Batches of decoded images; `more` is as for `file_batches`."""
-    return _batches(Arrays(images, labels, look), look, batch, **more)
+    return _batches(DecodedImages(images, labels, look), look, batch, **more)
 
 
 def batches(given: Material) -> Batches:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from convdyno.engines import processor
+from convdyno.engines import cpu
 from convdyno.engines.contract import Settings, Trial
 from convdyno.engines.frameworks.torch import device
 
@@ -29,7 +29,7 @@ def prepare(trial: Trial, on: torch.device) -> Settings:
     if kind == "cuda":
         flags["cudnn.benchmark"] = True
         flags["tf32"] = trial.precision == "tf32"
-    warnings = processor.emulation(trial.precision) + processor.crowded(threads)
+    warnings = cpu.emulation(trial.precision) + cpu.crowded(threads)
     return Settings(
         device=str(on),
         device_name=device.name(on),

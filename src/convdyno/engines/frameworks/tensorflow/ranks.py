@@ -18,7 +18,7 @@ NO_PROXY = "no_grpc_proxy"
 """What gRPC reads."""
 
 
-class Ranks:
+class WorkerStrategy:
     """All ranks of a world as one MultiWorkerMirroredStrategy, of which each has one device.
 
     Variables are not the strategy's: they start alike everywhere, what changes them is the same

@@ -41,7 +41,7 @@ def join(world: World, on: torch.device) -> None:
 
 
 def leave() -> None:
-    """End the group."""
+    """End the group of processes."""
     if distributed.is_initialized():
         with suppress(RuntimeError):
             distributed.destroy_process_group()

@@ -21,16 +21,16 @@ from convdyno.engines.frameworks.jax.ranks import SAME
 from convdyno.engines.keras.backend import Step
 
 
-class Ranks:
+class JaxMesh:
     """One device of each process."""
 
     def __init__(self, own: jax.Device, compress: str) -> None:
         self._own = own
         devices = {one.process_index: one for one in reversed(jax.devices(own.platform))}
         names = [f"{devices[n].platform}:{devices[n].id}" for n in sorted(devices)]
-        spread = keras.distribution.DataParallel(devices=names)
-        self._mesh = spread.device_mesh.backend_mesh
-        self._axis = spread.batch_dim_name
+        layout = keras.distribution.DataParallel(devices=names)
+        self._mesh = layout.device_mesh.backend_mesh
+        self._axis = layout.batch_dim_name
         self._average = ranks.averaging(self._axis, self._mesh.size, compress)
         self.flags: dict[str, object] = {
             "loop": "custom",
@@ -92,7 +92,7 @@ class Ranks:
 class _Held:
     """Variables of this process as parts of arrays of all; joined anew only if they changed."""
 
-    def __init__(self, ranks: Ranks, variables: list[Any], spec: PartitionSpec) -> None:
+    def __init__(self, ranks: JaxMesh, variables: list[Any], spec: PartitionSpec) -> None:
         self._ranks, self._variables, self._spec = ranks, variables, spec
         self._known: list[tuple[Any, Any]] = [(None, None)] * len(variables)
 

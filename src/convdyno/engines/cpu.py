@@ -23,7 +23,7 @@ def cores() -> int:
 
 
 def name() -> str:
-    """What it is called."""
+    """What the processor is called."""
     found = re.search(r"^model name\s*:\s*(.*)$", text_of("/proc/cpuinfo"), re.MULTILINE)
     return found[1] if found else platform.processor() or platform.machine()
 

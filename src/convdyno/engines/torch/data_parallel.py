@@ -36,7 +36,7 @@ def rank(trial: Trial) -> int | None:
     return int(_horovod().rank()) if together else None
 
 
-class Spread:
+class ParallelModule:
     """A training module whose gradients are averaged over all ranks on their way back."""
 
     def __init__(self, trial: Trial, module: nn.Module, on: torch.device) -> None:
@@ -95,7 +95,7 @@ class _AsItLies:
 
     @staticmethod
     def decompress(tensor: torch.Tensor, turned: bool) -> torch.Tensor:
-        """As it was."""
+        """The averaged gradient in its own order again."""
         return tensor.permute(0, 3, 1, 2) if turned else tensor
 
 

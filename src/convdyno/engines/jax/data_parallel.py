@@ -20,8 +20,8 @@ from convdyno.blueprint.graph import is_state
 from convdyno.engines.contract import Trial, World
 from convdyno.engines.frameworks.jax import device, ranks
 from convdyno.engines.frameworks.jax.ranks import SAME
+from convdyno.engines.jax.compiled import Exchange, State, Step
 from convdyno.engines.jax.lower import Arrays
-from convdyno.engines.jax.programs import Exchange, State, Step
 from convdyno.errors import Refused
 
 AXIS = "devices"
