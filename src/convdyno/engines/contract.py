@@ -72,7 +72,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SessionSettings:
     """What `auto` became: the conditions a session really runs under, for the record."""
 
     device: str
@@ -89,7 +89,7 @@ class Settings:
 class Session(Protocol):
     """A network loaded on its device, ready to step. Benchmarking and training use the same one."""
 
-    settings: Settings
+    settings: SessionSettings
     clock: Callable[[], int]
     """Nanoseconds that only go forward: `time.perf_counter_ns` wherever time is real."""
 

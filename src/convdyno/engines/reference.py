@@ -46,7 +46,7 @@ from convdyno.engines.contract import (
     Optimiser,
     Probe,
     Session,
-    Settings,
+    SessionSettings,
     State,
     Trial,
     Weights,
@@ -262,7 +262,7 @@ class ReferenceSession:
     """A network that NumPy runs."""
 
     def __init__(self, blueprint: Blueprint, optimiser: Optimiser, weights: Weights) -> None:
-        self.settings = Settings(
+        self.settings = SessionSettings(
             device="cpu",
             device_name="NumPy",
             layout="nhwc",

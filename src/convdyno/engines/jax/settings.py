@@ -8,14 +8,14 @@ import jax
 from jax import numpy as jnp
 
 from convdyno.engines import cpu
-from convdyno.engines.contract import Settings, Trial
+from convdyno.engines.contract import SessionSettings, Trial
 from convdyno.engines.frameworks.jax import device
 from convdyno.errors import Refused
 
 HALF = {"bf16": jnp.bfloat16, "fp16": jnp.float16}
 
 
-def prepare(trial: Trial, devices: int = 1) -> tuple[jax.Device, Settings]:
+def prepare(trial: Trial, devices: int = 1) -> tuple[jax.Device, SessionSettings]:
     """Set the process up for a trial: the device, and under which conditions it runs.
 
     With several devices in the process it is the first.
@@ -28,7 +28,7 @@ def prepare(trial: Trial, devices: int = 1) -> tuple[jax.Device, Settings]:
             f"{on.platform}: use --kernels native"
         )
     half = HALF.get(trial.precision)
-    return on, Settings(
+    return on, SessionSettings(
         device=device.label(on),
         device_name=device.name(on),
         layout="nhwc",

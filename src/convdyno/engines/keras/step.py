@@ -20,7 +20,7 @@ from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines import cpu
 from convdyno.engines.contract import (
     Probe,
-    Settings,
+    SessionSettings,
     State,
     Trial,
     check_state,
@@ -247,7 +247,7 @@ class KerasSession:
         data = self._backend.batches(batch.images)
         self._answer.predict(data, steps=steps, verbose=0)
 
-    def _settings(self, place: DeviceFacts) -> Settings:
+    def _settings(self, place: DeviceFacts) -> SessionSettings:
         trial, policy = self._trial, self._model.dtype_policy
         flags: dict[str, object] = {
             "backend": self._backend.name,
@@ -258,7 +258,7 @@ class KerasSession:
         }
         if trial.precision == "fp16" and trial.mode == "train":
             flags["loss_scale"] = trial.loss_scale or "dynamic"
-        return Settings(
+        return SessionSettings(
             device=place.device,
             device_name=place.device_name,
             layout="nchw" if self._nchw else "nhwc",

@@ -7,13 +7,13 @@ import os
 import tensorflow as tf
 
 from convdyno.engines import cpu
-from convdyno.engines.contract import Settings, Trial
+from convdyno.engines.contract import SessionSettings, Trial
 from convdyno.engines.frameworks.tensorflow import device
 
 HALF = {"bf16": tf.bfloat16, "fp16": tf.float16}
 
 
-def prepare(trial: Trial, on: str) -> Settings:
+def prepare(trial: Trial, on: str) -> SessionSettings:
     """Set the process up for a trial, and say how."""
     threads = device.start(trial, on)
     tf.random.set_seed(trial.seed)
@@ -25,7 +25,7 @@ def prepare(trial: Trial, on: str) -> Settings:
         flags["inter_op_threads"] = threads
     else:
         flags["tf32"] = trial.precision == "tf32"
-    return Settings(
+    return SessionSettings(
         device=on,
         device_name=device.name(on),
         # Where a GPU prefers nchw, TensorFlow's own optimiser of layouts puts it there.

@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from convdyno.engines import cpu
-from convdyno.engines.contract import Settings, Trial
+from convdyno.engines.contract import SessionSettings, Trial
 from convdyno.engines.frameworks.torch import device
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def prepare(trial: Trial, on: torch.device) -> Settings:
+def prepare(trial: Trial, on: torch.device) -> SessionSettings:
     """Set the process up for a trial, and say how."""
     kind, threads = on.type, device.start(trial, on)
     torch.manual_seed(trial.seed)
@@ -30,7 +30,7 @@ def prepare(trial: Trial, on: torch.device) -> Settings:
         flags["cudnn.benchmark"] = True
         flags["tf32"] = trial.precision == "tf32"
     warnings = cpu.emulation(trial.precision) + cpu.crowded(threads)
-    return Settings(
+    return SessionSettings(
         device=str(on),
         device_name=device.name(on),
         layout=_layout(trial, kind),
