@@ -27,8 +27,8 @@ LEAD = 4
 def ours(folder: Path, threads: int, how: dict[str, Any]) -> Iterator[Any]:
     """convdyno's pipeline from TFRecord files."""
     from convdyno.data.augment import Transform
+    from convdyno.data.detect import open_source
     from convdyno.data.pipeline import Pipeline
-    from convdyno.data.recognise import open_source
 
     decoder = how.pop("decoder")
     source = open_source(str(folder / "records"), "train")

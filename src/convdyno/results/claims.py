@@ -7,7 +7,6 @@ file system without them), its process number and the time until which it may la
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -16,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from convdyno.errors import BadStore
+from convdyno.files import lock, open_lock
 
 FOLDER = ".claims"
 LOOKS, LOOK_SECONDS = 10, 0.02
@@ -80,7 +79,7 @@ def claim(folder: Path, cell: str, seconds: float) -> Claim | Holder:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = open_lock(path)
         except OSError as wrong:
             raise BadStore(
                 f"results cannot be written to {str(folder)!r}: {wrong.strerror}. "
@@ -98,9 +97,9 @@ def holders(folder: Path) -> Iterator[tuple[str, Holder]]:
     """The cells that somebody measures now, and who."""
     for path in sorted((folder / FOLDER).glob("*")):
         with suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR)
+            descriptor = open_lock(path, create=False)
             try:
-                locked = _lock(descriptor)
+                locked = lock(descriptor)
                 holder = _holder(descriptor)
                 if holder and (locked is False or (holder.alive and not (locked and holder.here))):
                     yield path.name, holder
@@ -111,7 +110,7 @@ def holders(folder: Path) -> Iterator[tuple[str, Holder]]:
 def _take(descriptor: int, seconds: float) -> Holder | None:
     """Lock the file and write our name into it; or whoever has it."""
     for _ in range(LOOKS):
-        locked = _lock(descriptor)
+        locked = lock(descriptor)
         holder = _holder(descriptor)
         if locked is not False or (holder and holder.alive):
             break
@@ -133,23 +132,21 @@ def _take(descriptor: int, seconds: float) -> Holder | None:
     return None
 
 
-def _lock(descriptor: int) -> bool | None:
-    """Whether the file could be locked; None where there are no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
 def _holder(descriptor: int) -> Holder | None:
+    """Who wrote its name into a claim; anything else that stands there is nobody."""
     try:
-        data: dict[str, Any] = json.loads(os.pread(descriptor, 4096, 0))
-        return Holder(**data)
-    except (ValueError, TypeError):
-        return None
+        match json.loads(os.pread(descriptor, 4096, 0)):
+            case {
+                "host": str(host),
+                "pid": int(pid),
+                "started": int() | float() as started,
+                "since": int() | float() as since,
+                "until": int() | float() as until,
+            } if 0 < pid < 1 << 31 and all(0 <= when < 1e11 for when in (started, since, until)):
+                return Holder(host, pid, started, since, until)
+    except (ValueError, RecursionError):
+        pass
+    return None
 
 
 def _replaced(path: Path, descriptor: int) -> bool:

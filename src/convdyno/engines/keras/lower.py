@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-from convdyno.blueprint import windows
+from convdyno.blueprint import padding as windows
 from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
     LRN,

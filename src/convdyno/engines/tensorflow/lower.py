@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from convdyno.blueprint import windows
+from convdyno.blueprint import padding as windows
 from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
     LRN,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.ops import Act, Dense, Dropout, Flatten, Norm, Shape
-from convdyno.blueprint.portable import check_values
+from convdyno.blueprint.weight_file import check_values
 from convdyno.blueprint.weights import Array, Weights
 from convdyno.errors import BadWeights, UsageError
 from convdyno.zoo.foreign import LIBRARIES, keras_names, torch_names
