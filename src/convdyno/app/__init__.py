@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from convdyno.app.sweeps import sweep as sweep
     from convdyno.app.training import train as train
     from convdyno.app.tuning import tune as tune
-    from convdyno.stage.narrator import Narrator as Narrator
+    from convdyno.stage.progress import Narrator as Narrator
 
 _MODULES = {
     "bench": "convdyno.app.benchmark",
@@ -48,7 +48,7 @@ _MODULES = {
     "sweep": "convdyno.app.sweeps",
     "train": "convdyno.app.training",
     "tune": "convdyno.app.tuning",
-    "Narrator": "convdyno.stage.narrator",
+    "Narrator": "convdyno.stage.progress",
 }
 _REQUESTS = tuple(
     f"{name}Request" for name in (

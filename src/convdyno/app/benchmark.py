@@ -24,7 +24,7 @@ from convdyno.errors import UsageError
 from convdyno.report.document import Certificates
 from convdyno.results.record import new_record
 from convdyno.results.store import Store
-from convdyno.stage.narrator import SILENCE, Narrator
+from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.rounds import Cell, Limits, Stage
 from convdyno.stats.plan import Goal
 from convdyno.trial import axes, parse

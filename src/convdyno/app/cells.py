@@ -6,8 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from convdyno.data import SOURCES
-from convdyno.data.recognise import open_source
-from convdyno.data.source import Arrays, Facts, Split
+from convdyno.data.detect import open_source
+from convdyno.data.source import DecodedImages, Facts, Split
 from convdyno.engines import registry
 from convdyno.errors import UsageError
 from convdyno.trial import axes
@@ -135,7 +135,7 @@ def split_of(trial: Trial) -> Split:
 def look_into(data: str, split: Split) -> tuple[Facts, bool]:
     """What real data are, and whether they are held decoded."""
     source = open_source(data, split)
-    if isinstance(source, Arrays):
+    if isinstance(source, DecodedImages):
         return source.facts, True
     source.close()
     return source.facts, False

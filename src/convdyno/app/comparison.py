@@ -17,7 +17,7 @@ from convdyno.report.pairs import (
     strangers_along,
     value_of,
 )
-from convdyno.stage.narrator import SILENCE, Narrator
+from convdyno.stage.progress import SILENCE, Narrator
 
 
 @dataclass(frozen=True)

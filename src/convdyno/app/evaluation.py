@@ -9,7 +9,7 @@ from typing import Any
 from convdyno.app.cells import look_into, one_value, shared_out
 from convdyno.app.place import launcher
 from convdyno.app.requests import EvaluateRequest
-from convdyno.blueprint.portable import read_header
+from convdyno.blueprint.weight_file import read_header
 from convdyno.engines import registry
 from convdyno.errors import BadWeights, TrialFailed, UsageError
 from convdyno.launch.crew import Team

@@ -21,8 +21,8 @@ from convdyno.results.floor import read_floor
 from convdyno.results.record import Record
 from convdyno.results.store import Store
 from convdyno.stage.gate import Arena, Side
-from convdyno.stage.narrator import SILENCE, Narrator
-from convdyno.stats.exact import CHECKS
+from convdyno.stage.progress import SILENCE, Narrator
+from convdyno.stats.gate_checks import CHECKS
 from convdyno.stats.plan import Goal
 from convdyno.trial import parse
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from convdyno.app.cells import make_trials
 from convdyno.errors import TrialFailed, UsageError
-from convdyno.stage.largest import Search
+from convdyno.stage.batch_search import BatchSearch
 from convdyno.trial import axes
 from convdyno.trial.axes import MAX, Given
 
 if TYPE_CHECKING:
     from convdyno.app.requests import Measurement
     from convdyno.launch.crew import Launcher
-    from convdyno.stage.narrator import Narrator
+    from convdyno.stage.progress import Narrator
     from convdyno.trial.spec import Trial
 
 
@@ -38,7 +38,7 @@ def with_room(there: Launcher, trial: Trial, request: Measurement, narrator: Nar
     """A trial with the largest batch that fits; with one image where nothing does."""
     seconds = request.read("budget")
     narrator.tell(f"{trial.label}: looking for the largest batch, {seconds:g} s at most")
-    search = Search(
+    search = BatchSearch(
         start=partial(there.start, rank_seconds=request.read("rank_timeout")),
         trial=trial,
         until=time.monotonic() + seconds,

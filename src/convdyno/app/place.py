@@ -15,7 +15,7 @@ from convdyno.launch.host import FOLDER, Remote
 from convdyno.launch.local import Here
 from convdyno.launch.nodes import read_nodes
 from convdyno.launch.ssh import SshLauncher
-from convdyno.stage.narrator import SILENCE, Narrator
+from convdyno.stage.progress import SILENCE, Narrator
 
 if TYPE_CHECKING:
     from convdyno.launch.crew import Launcher

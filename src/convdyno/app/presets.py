@@ -8,7 +8,7 @@ from convdyno.app.requests import BenchRequest
 from convdyno.errors import UsageError
 from convdyno.results import facts, machines
 from convdyno.results.preset import find_preset
-from convdyno.stage.narrator import Narrator
+from convdyno.stage.progress import Narrator
 from convdyno.trial import axes
 
 WORK = ("mode", "precision", "devices")

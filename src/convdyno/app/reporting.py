@@ -25,7 +25,7 @@ from convdyno.report.markdown import markdown as as_markdown
 from convdyno.report.page import page
 from convdyno.report.report_document import bencher as as_bencher
 from convdyno.report.rows import Row
-from convdyno.stage.narrator import SILENCE, Narrator
+from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial.spec import Trial
 from convdyno.trial.words import bench_command
 from convdyno.zoo.registry import build, networks

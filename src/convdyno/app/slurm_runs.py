@@ -25,7 +25,7 @@ from convdyno.report.words import noun
 from convdyno.results.jobs import Job, JobRun, files_of, find_run, new_run, read_runs
 from convdyno.results.record import new_record
 from convdyno.results.store import Store
-from convdyno.stage.narrator import SILENCE, Narrator
+from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial import axes
 from convdyno.trial.spec import Trial
 from convdyno.trial.words import bench_words

@@ -15,15 +15,15 @@ from convdyno.results.index import Index
 from convdyno.results.jobs import JobRun, read_runs
 from convdyno.results.machines import cell_name
 from convdyno.results.store import Store
-from convdyno.stage.agenda import OPEN, Agenda, Planned
-from convdyno.stage.narrator import Narrator
-from convdyno.stats.figures import figures
+from convdyno.stage.progress import Narrator
+from convdyno.stage.sweep_plan import OPEN, PlannedTrial, SweepPlan
+from convdyno.stats.index_figures import figures
 
 SUBMITTING_SECONDS = 600.0
 """How long giving all jobs to Slurm may take."""
 
 
-def run_jobs(agenda: Agenda, plan: Plan, how: BenchRequest, narrator: Narrator) -> None:
+def run_jobs(agenda: SweepPlan, plan: Plan, how: BenchRequest, narrator: Narrator) -> None:
     """Submit what is neither done nor in the queue, wait for all of it, and collect."""
     out = how.out
     store = Store(out)
@@ -43,12 +43,12 @@ def run_jobs(agenda: Agenda, plan: Plan, how: BenchRequest, narrator: Narrator) 
     look(agenda, how)
 
 
-def look(agenda: Agenda, how: BenchRequest) -> None:
+def look(agenda: SweepPlan, how: BenchRequest) -> None:
     """How everything stands now."""
     agenda.look(Index(how.out, figures).heads())
 
 
-def _still_queued(agenda: Agenda, how: BenchRequest, narrator: Narrator) -> list[JobRun]:
+def _still_queued(agenda: SweepPlan, how: BenchRequest, narrator: Narrator) -> list[JobRun]:
     """Earlier runs that have a part of this plan and are not over; others are collected."""
     out = how.out
     wanted = {one.trial.digest for one in agenda.left}
@@ -64,8 +64,8 @@ def _still_queued(agenda: Agenda, how: BenchRequest, narrator: Narrator) -> list
 
 
 def _claimed(
-    agenda: Agenda, how: BenchRequest, narrator: Narrator, held: ExitStack
-) -> tuple[list[Planned], list[Planned]]:
+    agenda: SweepPlan, how: BenchRequest, narrator: Narrator, held: ExitStack
+) -> tuple[list[PlannedTrial], list[PlannedTrial]]:
     """What is ours to submit for as long as that takes, and what others are submitting."""
     ours, others = [], []
     for one in agenda.left:
@@ -82,8 +82,8 @@ def _claimed(
     return ours, others
 
 
-def _submit(missing: list[Planned], plan: Plan, how: BenchRequest) -> JobRun:
-    together: dict[str, list[Planned]] = {}
+def _submit(missing: list[PlannedTrial], plan: Plan, how: BenchRequest) -> JobRun:
+    together: dict[str, list[PlannedTrial]] = {}
     for one in missing:
         key = one.trial.model_copy(update={"rung": "source"}).digest
         together.setdefault(key, []).append(one)

@@ -13,7 +13,7 @@ from convdyno.data import SOURCES
 from convdyno.errors import BadSweep, ConvdynoError, UsageError
 from convdyno.launch.crew import Room
 from convdyno.launch.slurm_order import Order, kinds, read_order
-from convdyno.stage.agenda import CASE, Planned
+from convdyno.stage.sweep_plan import CASE, PlannedTrial
 from convdyno.trial import parse
 from convdyno.trial.axes import AXES
 from convdyno.trial.spec import Trial
@@ -49,7 +49,7 @@ def vocabulary() -> Vocabulary:
 class Plan:
     """Every trial of a sweep once, and what Slurm is asked for where it is asked."""
 
-    planned: list[Planned]
+    planned: list[PlannedTrial]
     orders: dict[str, Order]
     """By the trial's own word for it."""
 
@@ -61,7 +61,7 @@ def make_plan(sweep: Sweep, name: str, there: Room, how: BenchRequest) -> Plan:
         raise BadSweep(f"{name}: nothing is left to run: every combination is excluded")
     orders = _orders(combinations, name)
     axes = list(dict.fromkeys(word for one in combinations for word in one))
-    found: dict[str, Planned] = {}
+    found: dict[str, PlannedTrial] = {}
     for family in _families(combinations):
         text = str(family[0].get("slurm", ""))
         kind, order = orders.get(text, (None, None))
@@ -81,10 +81,10 @@ def make_plan(sweep: Sweep, name: str, there: Room, how: BenchRequest) -> Plan:
 
 def _planned(
     trial: Trial, combination: Combination, axes: list[str], labels: dict[str, str]
-) -> Planned:
+) -> PlannedTrial:
     case = {CASE: str(combination[CASE])} if CASE in combination else {}
     path = tuple(str(combination.get(axis, "")) for axis in axes)
-    return Planned(trial, case | labels, path)
+    return PlannedTrial(trial, case | labels, path)
 
 
 def _orders(combinations: list[Combination], name: str) -> dict[str, tuple[str, Order]]:

@@ -30,10 +30,10 @@ from convdyno.results.index import Index
 from convdyno.results.machines import kind
 from convdyno.results.record import Record
 from convdyno.results.store import Store, read_record
-from convdyno.stage.agenda import Agenda, Planned
-from convdyno.stage.narrator import SILENCE, Narrator
+from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.sweep import Means, SweepRun
-from convdyno.stats.figures import figures
+from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
+from convdyno.stats.index_figures import figures
 from convdyno.trial import parse
 from convdyno.trial.spec import Trial
 from convdyno.trial.sweep import Sweep, Value
@@ -41,13 +41,13 @@ from convdyno.trial.sweep_file import read_sweep
 
 
 @dataclass(frozen=True)
-class SweepPlan:
+class SweepStanding:
     """What a sweep is about to do, or has done."""
 
     title: str
-    agenda: Agenda
+    agenda: SweepPlan
     """Every trial, and how it stands."""
-    groups: list[list[Planned]]
+    groups: list[list[PlannedTrial]]
     """What is left, in the order in which it would be measured."""
     times: tuple[float | None, float]
     unused: list[str]
@@ -62,13 +62,13 @@ class SweepPlan:
         return [read_record(self.folder / head.file) if head else None for head in heads]
 
 
-def plan_sweep(request: SweepRequest, narrator: Narrator = SILENCE) -> SweepPlan:
+def plan_sweep(request: SweepRequest, narrator: Narrator = SILENCE) -> SweepStanding:
     """Every trial of a sweep and how it stands; nothing is run."""
     with _opened(request, narrator) as (_, wanted, run, _):
         return _plan(request, wanted, run)
 
 
-def sweep(request: SweepRequest, narrator: Narrator = SILENCE) -> SweepPlan:
+def sweep(request: SweepRequest, narrator: Narrator = SILENCE) -> SweepStanding:
     """Measure what is left of a sweep; signals end it after the turn that is being measured."""
     with _opened(request, narrator) as (plan, wanted, run, how):
         Store(request.out).prepare()
@@ -113,9 +113,9 @@ def _how(once: dict[str, Value], request: SweepRequest) -> BenchRequest:
     return BenchRequest.of(**once | paths | counts | more)
 
 
-def _agenda(plan: Plan, request: SweepRequest, there: Launcher) -> Agenda:
+def _agenda(plan: Plan, request: SweepRequest, there: Launcher) -> SweepPlan:
     """The plan, and how it stands."""
-    agenda = Agenda(plan.planned, kind(there.machine()), retry=request.retry is not None)
+    agenda = SweepPlan(plan.planned, kind(there.machine()), retry=request.retry is not None)
     try:
         agenda.start(Index(request.out, figures).heads())
     except BadStore:
@@ -126,7 +126,7 @@ def _agenda(plan: Plan, request: SweepRequest, there: Launcher) -> Agenda:
 
 
 def _on_stage(
-    agenda: Agenda, how: BenchRequest, own: dict[str, int], there: Launcher, narrator: Narrator
+    agenda: SweepPlan, how: BenchRequest, own: dict[str, int], there: Launcher, narrator: Narrator
 ) -> SweepRun:
     trials = [one.trial for one in agenda.planned]
     store = Store(how.out)
@@ -160,15 +160,15 @@ def _ready(
         yield placed
 
 
-def _plan(request: SweepRequest, wanted: Sweep, run: SweepRun) -> SweepPlan:
+def _plan(request: SweepRequest, wanted: Sweep, run: SweepRun) -> SweepStanding:
     groups = run.groups()
     times = run.seconds_left(groups)
-    return SweepPlan(
+    return SweepStanding(
         wanted.title, run.agenda, groups, times, wanted.unused, request.out, run.signal
     )
 
 
-def _announce(plan: SweepPlan, narrator: Narrator) -> None:
+def _announce(plan: SweepStanding, narrator: Narrator) -> None:
     """Say what is about to happen."""
     for line in plan_lines(plan.agenda, plan.groups, plan.times):
         narrator.tell(line)

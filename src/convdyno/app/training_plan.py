@@ -6,7 +6,7 @@ from typing import Any
 
 from convdyno.app.cells import classes_of, one_value, shared_out
 from convdyno.app.requests import TrainRequest
-from convdyno.data.recognise import splits
+from convdyno.data.detect import splits
 from convdyno.engines import registry
 from convdyno.errors import UsageError
 from convdyno.launch.crew import Launcher

@@ -17,7 +17,7 @@ from convdyno.report.tune import Tuning, tuning
 from convdyno.results import facts, machines
 from convdyno.results.preset import Preset, check_name, own_folder
 from convdyno.results.store import Store
-from convdyno.stage.narrator import SILENCE, Narrator
+from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.tuning import FACTORS, Tuner
 from convdyno.trial.axes import MAX
 from convdyno.trial.spec import Trial

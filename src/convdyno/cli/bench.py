@@ -28,6 +28,7 @@ Examples:
   convdyno bench --network mypackage.nets:tiny --image-size 64
   convdyno bench resnet50 --preset fast
   convdyno bench resnet50 --label gpu=k80 --label rack=3
+
 \b
 Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial failed.
 """

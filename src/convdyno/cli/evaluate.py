@@ -16,6 +16,7 @@ Examples:
   convdyno eval runs/fm --data fashion-mnist --engine jax
   convdyno eval runs/r50/best.safetensors --data imagenet/ --view centre --json
   convdyno eval runs/r50 --devices 4
+
 \b
 Exit codes: 0 done, 2 bad usage, 5 the engine failed.
 """

@@ -15,6 +15,7 @@ Examples:
   convdyno gate lenet --base-command "env OMP_NUM_THREADS=1 python -m convdyno.run.worker"
   convdyno gate --base results/main --within 3%
   convdyno gate resnet50 --floor --budget 10m
+
 \b
 Exit codes: 0 pass, 1 regression, 2 bad usage or a limit below the noise floor, 3 undecided,
 4 nothing was measured.

@@ -29,6 +29,7 @@ from convdyno.cli import (
     weights,
 )
 from convdyno.errors import ConvdynoError
+from convdyno.terminal import guard
 
 app = typer.Typer(
     name="convdyno",
@@ -75,6 +76,7 @@ def _lent(words: list[str]) -> bool:
 
 def main() -> None:
     """Run the command line; problems are one sentence on standard error and an exit code."""
+    guard()
     try:
         if not _lent(sys.argv[1:]):
             app()

@@ -12,7 +12,7 @@ from convdyno.cli.options import AsJson, asks
 from convdyno.errors import NothingMeasured
 
 if TYPE_CHECKING:
-    from convdyno.app.sweeps import SweepPlan
+    from convdyno.app.sweeps import SweepStanding
 
 EXAMPLES = """\b
 Examples:
@@ -20,6 +20,7 @@ Examples:
   convdyno sweep sweep.toml
   convdyno sweep sweep.toml --retry failed
   convdyno sweep sweep.toml --set batch=8,16 --set budget=30s --label gpu=k80
+
 \b
 The same command again goes on where it stopped. Exit codes: 0 all is done, 2 bad usage,
 3 another process is still measuring some of it, 4 a cell was not measured to its end,
@@ -55,7 +56,7 @@ def sweep(
     _report(done, as_json)
 
 
-def _show(plan: SweepPlan, as_json: bool) -> None:
+def _show(plan: SweepStanding, as_json: bool) -> None:
     """Every trial of the plan, in the order in which it would be run."""
     from convdyno.report.console import Screen
     from convdyno.report.document import to_json
@@ -85,7 +86,7 @@ def _show(plan: SweepPlan, as_json: bool) -> None:
         typer.echo(f"mind: {place}: this means none of the combinations")
 
 
-def _report(done: SweepPlan, as_json: bool) -> None:
+def _report(done: SweepStanding, as_json: bool) -> None:
     """Print how everything stands, and end with the exit code that it deserves."""
     from convdyno.report.console import Screen
     from convdyno.report.document import to_json

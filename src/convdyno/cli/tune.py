@@ -13,6 +13,7 @@ Examples:
   convdyno tune resnet50 --engine torch --batch 32 --precision bf16 --budget 20m --name fast
   convdyno tune deepmnist --batch max --own
   convdyno bench resnet50 --preset resnet50-torch
+
 \b
 Exit codes: 0 done, 2 bad usage, 4 nothing was measured, 5 the default settings failed.
 """
