@@ -13,11 +13,8 @@ from typing import Any
 from convdyno import app
 from convdyno.app import BenchRequest, Narrator
 from convdyno.app import Result as Result
+from convdyno.app.stored_results import load as read_rows
 from convdyno.errors import UsageError
-from convdyno.report.flat import flat
-from convdyno.report.rows import row
-from convdyno.results.select import select
-from convdyno.results.store import Store
 
 ONLY_THERE = ("slurm", "slurm_module", "slurm_setup", "detach", "style", "json", "label")
 """Options of the command that are not for Python."""
@@ -69,16 +66,10 @@ def bench(
 
 def load(folder: str | Path = "results", where: str | Iterable[str] = ()) -> Table:
     """The records of a folder as flat rows, oldest first; `where` is as on the command line."""
-    store = Store(Path(folder))
     conditions = [where] if isinstance(where, str) else list(where)
-    # Ten thousand records in full would not fit into memory; their heads and figures do.
-    kept: dict[str, dict[str, Any]] = {}
-    heads = []
-    for record in store.records():
-        kept[record.id] = flat(row(record))
-        heads.append(record.but(processes=()))
-    table = Table(kept[record.id] for record in select(heads, conditions))
-    table.skipped = list(store.skipped)
+    rows, skipped = read_rows(Path(folder), conditions)
+    table = Table(rows)
+    table.skipped = skipped
     if table.skipped:
         more = f" (and {len(table.skipped) - 1} more)" if len(table.skipped) > 1 else ""
         warnings.warn(f"{table.skipped[0]}{more}", stacklevel=2)

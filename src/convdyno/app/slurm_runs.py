@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from convdyno.app.benchmark import REAL_DATA, command_of, labels_of, stages
 from convdyno.app.cells import make_trials
@@ -22,7 +23,8 @@ from convdyno.launch.collect import collect, taken, uncollected
 from convdyno.launch.slurm_order import Order, kinds, read_order, tasks_of
 from convdyno.launch.slurm_script import Errand, Surroundings
 from convdyno.report.words import noun
-from convdyno.results.jobs import Job, JobRun, files_of, find_run, new_run, read_runs
+from convdyno.results.jobs import Job, files_of, find_run, new_run, read_runs
+from convdyno.results.jobs import JobRun as JobRun
 from convdyno.results.record import new_record
 from convdyno.results.store import Store
 from convdyno.stage.progress import SILENCE, Narrator
@@ -159,6 +161,36 @@ def summary(run: JobRun) -> str:
     """How many jobs of a run are in which state."""
     counts = Counter(job.state.lower().replace("_", " ") for job in run.jobs)
     return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def runs_document(runs: list[JobRun], out: Path) -> dict[str, Any]:
+    """Runs and their jobs for machines."""
+    return {
+        "format": 1,
+        "runs": [
+            {
+                "run": run.name,
+                "created": run.created,
+                "command": run.command,
+                "over": run.over,
+                "jobs": [
+                    {
+                        "job": job.number,
+                        "slurm": job.id,
+                        "what": job.what,
+                        "state": job.state,
+                        "reason": job.reason,
+                        "nodes": job.nodes,
+                        "script": str(files_of(out, run.name, job.number).with_suffix(".sh")),
+                        "log": str(files_of(out, run.name, job.number).with_suffix(".log")),
+                        "records": list(job.collected),
+                    }
+                    for job in run.jobs
+                ],
+            }
+            for run in runs
+        ],
+    }
 
 
 def _plan(request: BenchRequest) -> Iterator[tuple[Order, list[Trial]]]:

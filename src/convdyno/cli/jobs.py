@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from convdyno.cli.options import AsJson
 
 if TYPE_CHECKING:
     from convdyno.app import BenchRequest, Narrator
-    from convdyno.results.jobs import JobRun
+    from convdyno.app.slurm_runs import JobRun
 
 EXAMPLES = """\b
 Examples:
@@ -44,7 +44,7 @@ AnyRun = Annotated[
 @app.command("list", epilog=EXAMPLES)
 def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = False) -> None:
     """One line for each run; with RUN one for each of its jobs."""
-    from convdyno.app.slurm_runs import chosen_runs, standing, summary
+    from convdyno.app.slurm_runs import chosen_runs, runs_document, standing, summary
     from convdyno.report.console import Screen
     from convdyno.report.document import to_json
 
@@ -79,7 +79,7 @@ def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = Fals
 def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = False) -> None:
     """Wait until every job of a run is over, and say how each ended."""
     from convdyno.app import Narrator
-    from convdyno.app.slurm_runs import chosen_runs, summary, wait
+    from convdyno.app.slurm_runs import chosen_runs, runs_document, summary, wait
     from convdyno.report.document import to_json
 
     (found,) = chosen_runs(out, run or "last")
@@ -134,7 +134,7 @@ def submit_and_report(
     request: BenchRequest, narrator: Narrator, as_json: bool, *, detach: bool
 ) -> None:
     """Submit the cells of `bench` as jobs; wait for them and report, unless detached."""
-    from convdyno.app.slurm_runs import submit, submitted, wait, where
+    from convdyno.app.slurm_runs import runs_document, submit, submitted, wait, where
     from convdyno.report.document import to_json
 
     run = submit(request, narrator)
@@ -176,35 +176,3 @@ def report(runs: list[JobRun], out: Path, as_json: bool) -> None:
     unmeasured = sum(row.images_per_second is None for row in found.result.rows)
     if unmeasured:
         raise NothingMeasured(f"nothing of {unmeasured} cells was measured: their records say why")
-
-
-def runs_document(runs: list[JobRun], out: Path) -> dict[str, Any]:
-    """Runs and their jobs for machines."""
-    from convdyno.results.jobs import files_of
-
-    return {
-        "format": 1,
-        "runs": [
-            {
-                "run": run.name,
-                "created": run.created,
-                "command": run.command,
-                "over": run.over,
-                "jobs": [
-                    {
-                        "job": job.number,
-                        "slurm": job.id,
-                        "what": job.what,
-                        "state": job.state,
-                        "reason": job.reason,
-                        "nodes": job.nodes,
-                        "script": str(files_of(out, run.name, job.number).with_suffix(".sh")),
-                        "log": str(files_of(out, run.name, job.number).with_suffix(".log")),
-                        "records": list(job.collected),
-                    }
-                    for job in run.jobs
-                ],
-            }
-            for run in runs
-        ],
-    }
