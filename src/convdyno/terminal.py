@@ -72,7 +72,7 @@ class Visible(io.TextIOBase):
         return self._stream.fileno()
 
     def writable(self) -> bool:
-        """It is."""
+        """Whether it takes text, which it does."""
         return True
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import made_up
 import pytest
-from convdyno.stats.figures import figures
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from convdyno.results.merge import merge
 from convdyno.results.record import Rank
 from convdyno.results.runs import begin, claimed, read_history
 from convdyno.results.store import Store, read_record
+from convdyno.stats.index_figures import figures
 from convdyno.trial.spec import make_trial
 from convdyno.trial.training import Training, Watching
 
