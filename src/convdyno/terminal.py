@@ -72,7 +72,7 @@ class Visible(io.TextIOBase):
         return self._stream.fileno()
 
     def writable(self) -> bool:
-        """Whether it takes text, which it does."""
+        """Always, as streams for text are."""
         return True
 
 

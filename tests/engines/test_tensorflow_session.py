@@ -148,9 +148,9 @@ def test_float32_is_not_tf32():
 
 
 def test_emulated_half_precision_is_a_warning(monkeypatch):
-    from convdyno.engines import processor
+    from convdyno.engines import cpu
 
-    monkeypatch.setattr(processor, "features", lambda: {"avx2", "avx512_bf16"})
+    monkeypatch.setattr(cpu, "features", lambda: {"avx2", "avx512_bf16"})
     assert open_session(plain(), precision="bf16").settings.warnings == ()
     (warning,) = open_session(plain(), precision="fp16").settings.warnings
     assert "fp16 is emulated: this CPU has neither amx_fp16 nor avx512_fp16" in warning

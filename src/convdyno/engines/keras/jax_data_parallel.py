@@ -8,70 +8,34 @@ update.
 
 from __future__ import annotations
 
-import logging
-import math
-import os
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import jax
 import keras
-from jax import lax
 from jax import numpy as jnp
-from jax.extend.backend import register_backend_factory
-from jax.flatten_util import ravel_pytree
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 
-from convdyno.engines.contract import World
+from convdyno.engines.frameworks.jax import ranks
+from convdyno.engines.frameworks.jax.ranks import SAME
 from convdyno.engines.keras.backend import Step
 
-SAME = PartitionSpec()
-"""Everywhere alike."""
 
-
-def join(world: World) -> None:
-    """Meet the other processes, before JAX looks for its devices."""
-    meeting, seconds = f"{world.address}:{world.port}", math.ceil(world.timeout_seconds)
-    # The ranks speak to each other directly, whatever proxy the user has for the world outside.
-    hosts = {peer.rpartition(":")[0] for peer in world.peers}
-    os.environ.setdefault("no_grpc_proxy", ",".join(sorted(hosts)))
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    with suppress(AttributeError):  # Or it would take SIGTERM, which is not meant for JAX.
-        jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(
-        meeting,
-        world.size,
-        world.rank,
-        cluster_detection_method="deactivate",
-        coordinator_bind_address=meeting,
-        initialization_timeout=seconds,
-        heartbeat_timeout_seconds=seconds,
-        shutdown_timeout_seconds=seconds,
-    )
-    _be_reached_at(world)
-
-
-def leave() -> None:
-    """Part from the other processes; returns when they do too."""
-    with suppress(RuntimeError):
-        jax.distributed.shutdown()
-
-
-class Ranks:
+class JaxMesh:
     """One device of each process."""
 
     def __init__(self, own: jax.Device, compress: str) -> None:
-        self._own, self._compress = own, compress
+        self._own = own
         devices = {one.process_index: one for one in reversed(jax.devices(own.platform))}
         names = [f"{devices[n].platform}:{devices[n].id}" for n in sorted(devices)]
-        spread = keras.distribution.DataParallel(devices=names)
-        self._mesh = spread.device_mesh.backend_mesh
-        self._axis = spread.batch_dim_name
+        layout = keras.distribution.DataParallel(devices=names)
+        self._mesh = layout.device_mesh.backend_mesh
+        self._axis = layout.batch_dim_name
+        self._average = ranks.averaging(self._axis, self._mesh.size, compress)
         self.flags: dict[str, object] = {
             "loop": "custom",
             "train_step": "shard_map, batch norm over each device's own part",
-            "gradients": "bfloat16" if compress == "bf16" else "float32",
+            "gradients": ranks.wire(compress),
         }
 
     def step(self, model: Any) -> Step:
@@ -107,13 +71,7 @@ class Ranks:
 
     def joined(self, array: jax.Array, spec: PartitionSpec) -> jax.Array:
         """What this process has, as its part of an array of all."""
-        shape = array.shape
-        if spec != SAME:
-            shape = (shape[0] * self._mesh.size, *shape[1:])
-        part = jax.device_put(array, self._own)
-        return jax.make_array_from_single_device_arrays(
-            shape, NamedSharding(self._mesh, spec), [part]
-        )
+        return ranks.joined([jax.device_put(array, self._own)], self._mesh, spec)
 
     def _update(self, model: Any, same: Any, own: Any, images: Any, labels: Any) -> Any:
         """Keras's `train_step`, as its guide customises it, on one device's part."""
@@ -124,40 +82,17 @@ class Ranks:
         (_, (_, _, own, metrics)), gradients = compute(
             weights, own, fresh, images, labels, None, training=True, optimizer_variables=memory
         )
-        if self._compress == "bf16":
-            gradients = _average_in_bf16(self._axis, self._mesh.size, gradients)
-        else:
-            gradients = lax.pmean(gradients, self._axis)
+        gradients = self._average(gradients)
         weights, memory = model.optimizer.stateless_apply(memory, gradients, weights)
         names = [variable.path for variable in model.metrics_variables]
         latest = metrics[names.index(model.latest.variables[0].path)]
         return [*weights, *memory], own, latest[None]
 
 
-def _average_in_bf16(axis: str, count: int, gradients: list[jax.Array]) -> list[jax.Array]:
-    """The mean over all devices, in bf16 on the wire.
-
-    XLA sums bf16 in float32 on a CPU and exchanges that; so each device gets its share of all
-    gradients as integers, averages it and hands it on.
-    """
-    flat, restore = ravel_pytree(gradients)
-    shares = jnp.pad(_to_bits(flat), (0, -len(flat) % count)).reshape(count, -1)
-    mine = _from_bits(lax.all_to_all(shares, axis, 0, 0)).mean(0)
-    return restore(_from_bits(lax.all_gather(_to_bits(mine), axis, tiled=True))[: len(flat)])
-
-
-def _to_bits(array: jax.Array) -> jax.Array:
-    return lax.bitcast_convert_type(array.astype(jnp.bfloat16), jnp.uint16)
-
-
-def _from_bits(array: jax.Array) -> jax.Array:
-    return lax.bitcast_convert_type(array, jnp.bfloat16).astype(jnp.float32)
-
-
 class _Held:
     """Variables of this process as parts of arrays of all; joined anew only if they changed."""
 
-    def __init__(self, ranks: Ranks, variables: list[Any], spec: PartitionSpec) -> None:
+    def __init__(self, ranks: JaxMesh, variables: list[Any], spec: PartitionSpec) -> None:
         self._ranks, self._variables, self._spec = ranks, variables, spec
         self._known: list[tuple[Any, Any]] = [(None, None)] * len(variables)
 
@@ -173,25 +108,3 @@ class _Held:
         for n, (variable, whole) in enumerate(zip(self._variables, arrays, strict=True)):
             variable.assign(whole.addressable_data(0))
             self._known[n] = variable.value, whole
-
-
-def _be_reached_at(world: World) -> None:
-    """Let gloo tell the others the address by which they know this process.
-
-    It would tell the one that the host's name stands for, which is often one of the host alone. JAX
-    passes no other on, so its own way to make a CPU's client is followed here; where a version has
-    another way, it stays as it is.
-    """
-    try:
-        from jax._src.distributed import global_state
-        from jax._src.xla_bridge import make_cpu_client
-        from jaxlib._jax import make_gloo_tcp_collectives  # type: ignore[import-not-found]
-
-        known = {"interface": world.interface} if world.interface else {"hostname": world.host}
-        collectives = make_gloo_tcp_collectives(
-            distributed_client=global_state.client, **known
-        )  # fmt: skip
-        factory = partial(make_cpu_client, collectives)
-        register_backend_factory("cpu", factory, priority=0, fail_quietly=False)
-    except (ImportError, AttributeError, TypeError) as missing:
-        logging.getLogger(__name__).warning("gloo chooses its address itself: %s", missing)

@@ -7,6 +7,11 @@ import platform
 import re
 from pathlib import Path
 
+NATIVE = {
+    "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+}
+"""Features, as Linux calls them, by which half precision is real arithmetic."""
 SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
@@ -18,7 +23,7 @@ def cores() -> int:
 
 
 def name() -> str:
-    """What it is called."""
+    """What the processor is called."""
     found = re.search(r"^model name\s*:\s*(.*)$", text_of("/proc/cpuinfo"), re.MULTILINE)
     return found[1] if found else platform.processor() or platform.machine()
 
@@ -27,6 +32,23 @@ def features() -> set[str]:
     """Its instruction sets, as Linux calls them; none where that cannot be seen."""
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", text_of("/proc/cpuinfo"), re.MULTILINE)
     return set(found[1].split()) if found else set()
+
+
+def emulated(precision: str) -> bool:
+    """Whether it only pretends to have a precision."""
+    found = features()
+    return precision in NATIVE and bool(found) and not found & NATIVE[precision]
+
+
+def emulation(precision: str) -> list[str]:
+    """A warning, if a precision is emulated."""
+    if not emulated(precision):
+        return []
+    native = " nor ".join(sorted(n for n in NATIVE[precision] if "512" in n or "amx" in n))
+    return [
+        f"{precision} is emulated: this CPU has neither {native}; "
+        "expect it to be slower than fp32, and measure fp32 beside it"
+    ]
 
 
 def crowded(threads: int) -> list[str]:

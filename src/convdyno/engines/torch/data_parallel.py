@@ -7,47 +7,25 @@ import socket
 import threading
 import time
 import warnings
-from contextlib import AbstractContextManager, nullcontext, suppress
-from datetime import timedelta
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import distributed, nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from convdyno.engines.contract import Trial, World
+from convdyno.engines.frameworks.torch import ranks
 from convdyno.errors import Refused
-
-INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 def join(world: World, trial: Trial, on: torch.device) -> None:
-    """Form the group of processes, with NCCL between GPUs and gloo between CPUs."""
-    if trial.processes == "host":
-        raise Refused("torch has one process for each device: leave --processes at device")
+    """Meet the other processes: by torch's own group, or by Horovod."""
+    ranks.check(trial)
     if trial.exchange == "horovod":
         _start_horovod(world, trial)
-        return
-    if world.interface:
-        for name in INTERFACES:
-            os.environ.setdefault(name, world.interface)
-    # Where torchrun has started everything, torch would look for torchrun's own store there.
-    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
-    distributed.init_process_group(
-        "nccl" if on.type == "cuda" else "gloo",
-        init_method=f"tcp://{world.address}:{world.port}",
-        rank=world.rank,
-        world_size=world.size,
-        timeout=timedelta(seconds=world.timeout_seconds),
-    )
-
-
-def leave() -> None:
-    """End the group."""
-    if distributed.is_initialized():
-        with suppress(RuntimeError):
-            distributed.destroy_process_group()
+    else:
+        ranks.join(world, on)
 
 
 def rank(trial: Trial) -> int | None:
@@ -58,7 +36,7 @@ def rank(trial: Trial) -> int | None:
     return int(_horovod().rank()) if together else None
 
 
-class Spread:
+class ParallelModule:
     """A training module whose gradients are averaged over all ranks on their way back."""
 
     def __init__(self, trial: Trial, module: nn.Module, on: torch.device) -> None:
@@ -69,25 +47,17 @@ class Spread:
         with warnings.catch_warnings():
             # `broadcast_buffers` has no successor yet that leaves buffers alone at the start too.
             warnings.simplefilter("ignore", FutureWarning)
-            self.module = self._parallel = DistributedDataParallel(
+            self.module = self._parallel = ranks.parallel(
                 module,
-                device_ids=[on] if on.type == "cuda" else None,
+                trial,
+                on,
                 broadcast_buffers=False,  # Batch-norm statistics are each rank's own.
-                bucket_cap_mb=trial.bucket_mb,
-                gradient_as_bucket_view=True,
                 static_graph=trial.accumulate == 1,
             )
-        if trial.compress == "bf16":
-            self._parallel.register_comm_hook(None, _half_wire)
 
     def silent(self) -> AbstractContextManager[object]:
         """Where gradients only add up and nothing is exchanged."""
         return self._parallel.no_sync() if self._parallel else nullcontext()
-
-
-def _half_wire(group, bucket):  # type: ignore[no-untyped-def]
-    """Gradients in bf16 on the wire; torch's own hook insists on NCCL, and gloo can do it too."""
-    return default_hooks._compress_hook(torch.bfloat16, group, bucket)
 
 
 class Ring:
@@ -125,7 +95,7 @@ class _AsItLies:
 
     @staticmethod
     def decompress(tensor: torch.Tensor, turned: bool) -> torch.Tensor:
-        """As it was."""
+        """The averaged gradient in its own order again."""
         return tensor.permute(0, 3, 1, 2) if turned else tensor
 
 

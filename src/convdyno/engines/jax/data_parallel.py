@@ -7,70 +7,38 @@ statistics, which are each device's own: side by side they are one array.
 
 from __future__ import annotations
 
-import logging
-import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from jax import lax
-from jax import numpy as jnp
-from jax.extend.backend import register_backend_factory
-from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from convdyno.blueprint.graph import is_state
 from convdyno.engines.contract import Trial, World
-from convdyno.engines.jax import device
+from convdyno.engines.frameworks.jax import device, ranks
+from convdyno.engines.frameworks.jax.ranks import SAME
+from convdyno.engines.jax.compiled import Exchange, State, Step
 from convdyno.engines.jax.lower import Arrays
-from convdyno.engines.jax.programs import Exchange, State, Step
 from convdyno.errors import Refused
 
 AXIS = "devices"
-SAME, OWN = PartitionSpec(), PartitionSpec(AXIS)
-"""Everywhere alike; side by side along the first axis."""
+OWN = PartitionSpec(AXIS)
+"""Side by side along the first axis."""
 PATIENCE = "--xla_cpu_collective_call_terminate_timeout_seconds=3600"
 
 
 def join(world: World, trial: Trial) -> None:
     """Meet the other processes, before JAX looks for its devices."""
-    possible(trial)
-    meeting, seconds = f"{world.address}:{world.port}", math.ceil(world.timeout_seconds)
-    # The ranks speak to each other directly, whatever proxy the user has for the world outside.
-    hosts = {peer.rpartition(":")[0] for peer in world.peers}
-    os.environ.setdefault("no_grpc_proxy", ",".join(sorted(hosts)))
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    with suppress(AttributeError):  # Or it would take SIGTERM, which is not meant for JAX.
-        jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(
-        meeting,
-        world.size,
-        world.rank,
-        cluster_detection_method="deactivate",
-        coordinator_bind_address=meeting,
-        initialization_timeout=seconds,
-        heartbeat_timeout_seconds=seconds,
-        shutdown_timeout_seconds=seconds,
-    )
-    _be_reached_at(world)
+    check(trial)
+    ranks.join(world)
 
 
-def leave() -> None:
-    """Part from the other processes; returns when they do too."""
-    with suppress(RuntimeError):
-        jax.distributed.shutdown()
-
-
-def possible(trial: Trial) -> None:
+def check(trial: Trial) -> None:
     """Refuse what JAX has no way for."""
-    if trial.exchange == "horovod":
-        raise Refused("Horovod exchanges torch's gradients: use --exchange default")
-    if trial.bucket_mb is not None:
-        raise Refused("XLA decides what JAX exchanges at a time: leave --bucket-mb out")
+    ranks.check(trial)
     if trial.processes == "host" and trial.exchange == "independent":
         raise Refused(
             "devices of one process run one program together: "
@@ -169,13 +137,11 @@ class Together:
     def __init__(self, devices: Sequence[jax.Device], compress: str) -> None:
         self._mesh = Mesh(np.array(devices), AXIS)
         self._local = [one for one in devices if one.process_index == jax.process_index()]
-        halve = compress == "bf16"
-        average = partial(_average_in_bf16, len(devices)) if halve else _average
-        self.exchange = Exchange(average, _own_key)
+        self.exchange = Exchange(ranks.averaging(AXIS, len(devices), compress), _own_key)
         self.facts = {
             "devices": len(devices),
             "processes": len({one.process_index for one in devices}),
-            "gradients": "bfloat16" if halve else "float32",
+            "gradients": ranks.wire(compress),
         }
 
     def compiled(self, step: Step) -> Any:
@@ -244,13 +210,7 @@ class Together:
         return [jax.device_put(device.private_copy(array), one) for one in self._local]
 
     def _joined(self, parts: list[jax.Array], spec: PartitionSpec) -> jax.Array:
-        """What the devices of this process have, as its part of one array."""
-        shape = parts[0].shape
-        if spec == OWN:
-            shape = (shape[0] * self._mesh.size, *shape[1:])
-        return jax.make_array_from_single_device_arrays(
-            shape, NamedSharding(self._mesh, spec), parts
-        )
+        return ranks.joined(parts, self._mesh, spec)
 
 
 def _layout(state: State) -> State:
@@ -261,52 +221,5 @@ def _layout(state: State) -> State:
     return State(SAME, OWN, SAME, SAME, SAME, SAME, average)  # type: ignore[arg-type]
 
 
-def _average(gradients: Arrays) -> Arrays:
-    """The mean over all devices."""
-    return lax.pmean(gradients, AXIS)
-
-
-def _average_in_bf16(count: int, gradients: Arrays) -> Arrays:
-    """The mean over all devices, in bf16 on the wire.
-
-    XLA sums bf16 in float32 on a CPU and exchanges that; so each device gets its share of all
-    gradients as integers, averages it and hands it on.
-    """
-    flat, restore = ravel_pytree(gradients)
-    shares = jnp.pad(_to_bits(flat), (0, -len(flat) % count)).reshape(count, -1)
-    mine = _from_bits(lax.all_to_all(shares, AXIS, 0, 0)).mean(0)
-    return restore(_from_bits(lax.all_gather(_to_bits(mine), AXIS, tiled=True))[: len(flat)])
-
-
-def _to_bits(array: jax.Array) -> jax.Array:
-    return lax.bitcast_convert_type(array.astype(jnp.bfloat16), jnp.uint16)
-
-
-def _from_bits(array: jax.Array) -> jax.Array:
-    return lax.bitcast_convert_type(array, jnp.bfloat16).astype(jnp.float32)
-
-
 def _own_key(key: jax.Array) -> jax.Array:
     return jax.random.fold_in(key, lax.axis_index(AXIS))
-
-
-def _be_reached_at(world: World) -> None:
-    """Let gloo tell the others the address by which they know this process.
-
-    It would tell the one that the host's name stands for, which is often one of the host alone. JAX
-    passes no other on, so its own way to make a CPU's client is followed here; where a version has
-    another way, it stays as it is.
-    """
-    try:
-        from jax._src.distributed import global_state
-        from jax._src.xla_bridge import make_cpu_client
-        from jaxlib._jax import make_gloo_tcp_collectives  # type: ignore[import-not-found]
-
-        known = {"interface": world.interface} if world.interface else {"hostname": world.host}
-        collectives = make_gloo_tcp_collectives(
-            distributed_client=global_state.client, **known
-        )  # fmt: skip
-        factory = partial(make_cpu_client, collectives)
-        register_backend_factory("cpu", factory, priority=0, fail_quietly=False)
-    except (ImportError, AttributeError, TypeError) as missing:
-        logging.getLogger(__name__).warning("gloo chooses its address itself: %s", missing)

@@ -1,10 +1,10 @@
-"""One network on many ranks: how TensorFlow's processes find each other and average gradients."""
+"""How TensorFlow's processes find each other and average gradients."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -13,13 +13,12 @@ from tensorflow.python.eager import context
 from convdyno.engines.contract import Trial, World
 from convdyno.errors import Refused
 
-Gradients = Mapping[str, Any]
 JOB = "worker"
 NO_PROXY = "no_grpc_proxy"
 """What gRPC reads."""
 
 
-class Spread:
+class WorkerStrategy:
     """All ranks of a world as one MultiWorkerMirroredStrategy, of which each has one device.
 
     Variables are not the strategy's: they start alike everywhere, what changes them is the same
@@ -46,31 +45,29 @@ class Spread:
             "gradients": _wire(trial).name,
         }
 
-    def averaging(self, trial: Trial) -> Callable[[Gradients], Gradients]:
-        """What gives the mean over all ranks, while a step is traced."""
+    def averaging(self, trial: Trial) -> Callable[[Any], Any]:
+        """What gives the mean over all ranks, of any structure of gradients, in a traced step."""
         wire, size = _wire(trial), self._size
         options = tf.distribute.experimental.CommunicationOptions(_bytes_per_pack(trial))
 
-        def exchange(gradients: Gradients) -> Gradients:
+        def exchange(gradients: Any) -> Any:
             # All in one place, which only ops made here tell: else each is exchanged by itself.
-            own = {name: tf.identity(tf.cast(g, wire)) for name, g in gradients.items()}
+            own = tf.nest.map_structure(lambda g: tf.identity(tf.cast(g, wire)), gradients)
             ranks = tf.distribute.get_replica_context()
             total = ranks.all_reduce(tf.distribute.ReduceOp.SUM, own, options)
-            return {name: tf.cast(g, tf.float32) / size for name, g in total.items()}
+            return tf.nest.map_structure(lambda g: tf.cast(g, tf.float32) / size, total)
 
         return lambda gradients: self._strategy.run(exchange, args=(gradients,))
 
 
 def check(trial: Trial, on_gpu: bool) -> None:
-    """Refuse what is not for TensorFlow."""
+    """Refuse what TensorFlow has no way for."""
     if trial.compress == "bf16" and on_gpu and trial.devices > 1:
         raise Refused(
             "TensorFlow's collectives have no bf16 between GPUs: leave --compress at none"
         )
     if trial.processes == "host":
         raise Refused("TensorFlow has one process for each device: leave --processes at device")
-    if trial.accumulate > 1:
-        raise Refused("TensorFlow computes a batch as a whole here: leave --accumulate at 1")
     if trial.exchange == "horovod" and trial.devices > 1:
         raise Refused("Horovod is used with torch here: --engine torch, or --exchange default")
 

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.engines.contract import Optimiser
-from convdyno.engines.jax import lower, rules
+from convdyno.engines.jax import lower, optimiser
 from convdyno.engines.jax.lower import Arrays, Policy
 from convdyno.errors import Refused
 
@@ -30,7 +30,7 @@ class State(NamedTuple):
     """How many there have been."""
     key: Any
     """Plain bits: a typed key would take every call off JAX's fast path."""
-    scale: rules.LossScale | None
+    scale: optimiser.LossScale | None
     """Only where it is dynamic."""
     average: Arrays | None
     """Of all weights and statistics, where the trial keeps one."""
@@ -94,10 +94,10 @@ def train(
         if exchange:
             slopes = exchange.average(slopes)
         updates = state.updates + 1
-        weights, memory = rules.update(spec, state.weights, slopes, state.memory, updates, rate)
+        weights, memory = optimiser.update(spec, state.weights, slopes, state.memory, updates, rate)
         average = state.average
         if spec.ema is not None and average is not None:
-            average = rules.average(spec.ema, average, weights | statistics)
+            average = optimiser.average(spec.ema, average, weights | statistics)
         after = State(weights, statistics, memory, updates, key, None, average)
         return (_unless_overflown(state, slopes, after) if state.scale else after), loss
 
@@ -160,11 +160,11 @@ def _rekeyed(bits: Any, change: Callable[[Any], Any]) -> jax.Array:
 def _unless_overflown(before: State, slopes: Arrays, after: State) -> State:
     """As torch's GradScaler: a step that overflows only lowers the scale."""
     assert before.scale is not None
-    ok = rules.finite(slopes)
+    ok = optimiser.finite(slopes)
     weights, memory, updates, average = jax.tree.map(
         lambda new, old: jnp.where(ok, new, old),
         (after.weights, after.memory, after.updates, after.average),
         (before.weights, before.memory, before.updates, before.average),
     )
-    scale = rules.rescale(before.scale, ok)
+    scale = optimiser.rescale(before.scale, ok)
     return State(weights, after.statistics, memory, updates, after.key, scale, average)
