@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from keras_process import KerasProcess
 
 from convdyno.engines import processor
 
@@ -27,3 +28,17 @@ os.environ |= {
 def cache() -> Path:
     """Where tests keep what costs time, by all that it depends on."""
     return CACHE
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call a test of Keras in the process of its engine."""
+    process = pyfuncitem.funcargs.get("process")
+    if not isinstance(process, KerasProcess):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    module, test = pyfuncitem.module.__name__, pyfuncitem.originalname
+    if wrong := process.call(module, test, arguments):
+        pytest.fail(wrong, pytrace=False)
+    return True
