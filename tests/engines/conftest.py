@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from keras_process import KerasProcess
 
-from convdyno.engines import processor
+from convdyno.engines import cpu
 
 CACHE = Path(__file__).parents[2] / ".make" / "cache"
-_CPU = sha256(" ".join(sorted(processor.features())).encode()).hexdigest()[:8]
+_CPU = sha256(" ".join(sorted(cpu.features())).encode()).hexdigest()[:8]
 
 # Programs are small and run a few times here: XLA need not make them fast, and keeps what it has
 # compiled by program, options and version; the processor's instructions are in the folder's name.

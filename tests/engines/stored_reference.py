@@ -22,7 +22,7 @@ import numpy as np
 from convdyno.launch.local import LocalWorker
 from convdyno.run import worker
 
-BEGIN = ("convdyno.run.prove", "convdyno.engines.reference")
+BEGIN = ("convdyno.run.evidence", "convdyno.engines.reference")
 
 
 class StoredReference:

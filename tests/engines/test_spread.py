@@ -18,7 +18,7 @@ import torch
 from miniatures import plain
 from spread_suite import Case
 
-from convdyno.engines.torch.spread import join
+from convdyno.engines.torch.data_parallel import join
 from convdyno.errors import Refused
 
 pytestmark = pytest.mark.slow

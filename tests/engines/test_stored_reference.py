@@ -61,6 +61,6 @@ def test_after_a_change_of_the_sources_it_is_asked_again(
 
 def test_all_that_the_reference_is_computed_with_is_among_the_sources() -> None:
     found = sources(BEGIN)
-    for part in ("run.prove", "engines.reference", "engines.reference_backward", "blueprint.ops",
+    for part in ("run.evidence", "engines.reference", "engines.reference_backward", "blueprint.ops",
                  "engines.reference_update", "blueprint.graph", "blueprint.weights"):  # fmt: skip
         assert found[f"convdyno.{part}"]
