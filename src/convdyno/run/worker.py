@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from convdyno.run.huddle import Huddle
 
 BEAT_SECONDS = 3.0
-"""How often a rank says that it is alive."""
+"""How often a rank says that it is alive, at least."""
+BEATS = 20
+"""How often it does so in the time after which others give up waiting for it, at least."""
 
 
 class Worker:
@@ -105,8 +107,9 @@ class Worker:
         from convdyno.run.huddle import Huddle
         from convdyno.run.measure import siblings
 
+        self.world = World.model_validate(world)
         threading.Thread(target=self._beat, daemon=True).start()
-        self.world, self.trial = _settled(World.model_validate(world)), Trial.model_validate(trial)
+        self.world, self.trial = _settled(self.world), Trial.model_validate(trial)
         self._import(self.trial.engine)
         self.huddle = Huddle(self.world)
         self.siblings = siblings(self.huddle)
@@ -295,9 +298,10 @@ class Worker:
 
     def _beat(self) -> None:
         """Signs of life from a thread of its own, whatever the others do."""
+        pause = min(BEAT_SECONDS, self.world.timeout_seconds / BEATS)
         while True:
             self.say("alive", said=self.huddle.said if self.huddle else 0)
-            time.sleep(BEAT_SECONDS)
+            time.sleep(pause)
 
     def _next_loss(self) -> float | None:
         """The loss of one more step."""
