@@ -6,6 +6,7 @@ from hermetic import pytest_sessionfinish, pytest_terminal_summary  # Before any
 
 import json
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,10 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a job that a shell has in the background: what tests start must heed Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 __all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]
 

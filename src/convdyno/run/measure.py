@@ -21,7 +21,7 @@ from convdyno.run.energy import Joules
 from convdyno.stats.steady import Steady
 
 if TYPE_CHECKING:
-    from convdyno.run.huddle import Huddle
+    from convdyno.run.ranks import Ranks
 
 BLOCK_SECONDS = 0.2
 """A block lasts at least this long, so that clock and counters resolve it."""
@@ -136,18 +136,18 @@ class _CpuClock:
     own: float
 
 
-def siblings(huddle: Huddle) -> tuple[int, ...]:
+def siblings(ranks: Ranks) -> tuple[int, ...]:
     """The other ranks that run on this machine, as far as they can be seen."""
     machine = machine_id()
-    everybody: list[tuple[str, int]] = huddle.gather((machine, os.getpid()))
+    everybody: list[tuple[str, int]] = ranks.gather((machine, os.getpid()))
     there = [pid for where, pid in everybody if where == machine and pid != os.getpid()]
     return tuple(pid for pid in there if psutil.pid_exists(pid))
 
 
-def shared_joules(huddle: Huddle, rank: int, found: Joules) -> Joules:
+def shared_joules(ranks: Ranks, found: Joules) -> Joules:
     """The counters that one rank reads, so that none of its machine is counted twice."""
     names = [counter.identity for counter in found.counters]
-    return found.shared(huddle.gather((machine_id(), names)), rank)
+    return found.shared(ranks.gather((machine_id(), names)), ranks.world.rank)
 
 
 def machine_id() -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 from convdyno.stats.rounds import (
     Floats,
     Integers,
@@ -176,13 +176,13 @@ def _half_width(rounds: Sequence[Round], alpha: float) -> tuple[float | None, st
         variance, worth = mean_variance(rounds[0].deviations)
         if math.isnan(variance):
             return None, ONE_BLOCK
-        t = student.quantile(1 - alpha / 2, max(1.0, float(worth) - 1))
+        t = t_distribution.quantile(1 - alpha / 2, max(1.0, float(worth) - 1))
         return t * math.sqrt(variance), ONE_PROCESS
     evidence = over_rounds(
         np.array([r.log_rate for r in rounds]), mean_variances([r.deviations for r in rounds])
     )
     half = float(evidence.half_width(alpha))
-    t = student.quantile(1 - alpha / 2, evidence.rounds - 1)
+    t = t_distribution.quantile(1 - alpha / 2, evidence.rounds - 1)
     return half, ROUNDS if half <= t * float(evidence.rounds_error) else ROUNDS_AND_BLOCKS
 
 
