@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[1] / "src" / "convdyno"
 CONTRACT = {"engines.contract", "engines.processor", "blueprint", "errors"}
 MAY_IMPORT = {
     "errors": set(),
+    "rendezvous": {"errors"},
     "blueprint": {"errors"},
     "zoo": {"blueprint", "errors"},
     "trial": {"errors"},
@@ -23,9 +24,9 @@ MAY_IMPORT = {
     "engines.keras": CONTRACT,
     "run": {
         "engines.contract", "engines.registry", "blueprint", "data", "zoo", "results", "stats",
-        "trial", "errors",
+        "trial", "rendezvous", "errors",
     },
-    "launch": {"trial", "results", "errors"},
+    "launch": {"trial", "results", "rendezvous", "errors"},
     "stage": {"launch", "results", "stats", "trial", "errors"},
     "cli": {
         "blueprint", "zoo", "trial", "data", "engines.registry", "run", "launch", "stage",

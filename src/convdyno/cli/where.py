@@ -59,11 +59,15 @@ def launcher(
             "--per-node, --max-devices, --remote-dir and --python go with --nodes FILE"
         )
     else:
-        there = adopt.Hands(member) if member else Here()
+        there = adopt.Hands(member, _say) if member else Here()
     try:
         yield there
     finally:
         there.close()
+
+
+def _say(line: str) -> None:
+    typer.echo(f"convdyno: {line}", err=True)
 
 
 def _far(
