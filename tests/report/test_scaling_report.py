@@ -19,7 +19,7 @@ from convdyno.report.scaling import Curve, curves
 from convdyno.report.scaling_files import write_curves
 from convdyno.report.words import percent, ranges
 from convdyno.results.record import Record
-from convdyno.stats.records import comparable
+from convdyno.stats.rounds_of_record import comparable
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "bench.json"
 

@@ -14,8 +14,3 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Itera
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         yield "  ".join(cells).rstrip()
-
-
-def printable(text: str) -> str:
-    """Text as a terminal may have it: a label could move the cursor."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

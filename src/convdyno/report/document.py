@@ -15,8 +15,8 @@ from convdyno.report.scaling import Curve
 from convdyno.results.certificate import Certificate
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison
-from convdyno.stats.family import judge_family
-from convdyno.stats.records import comparable, sides, took_turns
+from convdyno.stats.holm import judge_family
+from convdyno.stats.rounds_of_record import comparable, sides, took_turns
 from convdyno.trial.spec import Trial
 
 FORMAT = 1

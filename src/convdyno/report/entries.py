@@ -16,11 +16,11 @@ from convdyno.errors import BadStore
 from convdyno.report.rows import Row
 from convdyno.results.machines import kind
 from convdyno.results.record import NetworkFacts, Record, Status
-from convdyno.results.runs import NAME, RunRecord, read_run
+from convdyno.results.runs import NAME, RunRecord, read_history, read_run
 from convdyno.results.select import parse_condition, select
 from convdyno.results.store import Store, read_record
-from convdyno.stats.records import numbered
 from convdyno.stats.rounds import Round
+from convdyno.stats.rounds_of_record import numbered
 from convdyno.stats.summary import Interval, interval
 from convdyno.trial.spec import Trial
 
@@ -229,23 +229,19 @@ def _read_trainings(place: Path, found: Gathered) -> None:
 
 
 def _looks(folder: Path, record: RunRecord) -> tuple[tuple[float, float], ...]:
-    """When each evaluation was, and what it found; half a line at the end is left out."""
+    """When each evaluation was, and what it found."""
     try:
-        lines = (folder / "history.jsonl").read_text(errors="replace").splitlines()
+        lines = read_history(folder / "history.jsonl")
     except OSError:
         return ()
     result = record.result or {}
     # Earlier versions noted the step alone: training goes on at an even pace.
     pace = (result.get("seconds") or 0.0) / (result.get("step") or 1)
-    found = []
-    for text in lines:
-        try:
-            line = json.loads(text)
-            if line["kind"] == "evaluated":
-                found.append((float(line.get("seconds", pace * line["step"])), float(line["top1"])))
-        except (ValueError, LookupError, TypeError):
-            continue
-    return tuple(found)
+    return tuple(
+        (float(line.get("seconds", pace * line["step"])), float(line["top1"]))
+        for line in lines
+        if line.get("kind") == "evaluated"
+    )
 
 
 def _known(sentence: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from convdyno.report.rows import Row
 from convdyno.report.words import percent, rate
 from convdyno.stats.ladder import Ladder, Share, climb
-from convdyno.stats.records import rounds_by_number
+from convdyno.stats.rounds_of_record import rounds_by_number
 
 RUNGS = ("device", "host", "decoded", "bytes", "source")
 """The lowest first."""

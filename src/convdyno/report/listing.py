@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from convdyno.report.columns import aligned, printable
+from convdyno.report.columns import aligned
 from convdyno.report.words import rate
 from convdyno.results.index import Head
+from convdyno.terminal import visible
 
 COLUMNS = ("record", "trial", "labels", "status", "images/s", "95 % interval", "rounds")
 LABELS, RIGHT = 2, (4, 6)
@@ -30,8 +31,8 @@ def _row(head: Head) -> tuple[str, ...]:
     low, high = figures.get("low"), figures.get("high")
     return (
         head.id,
-        head.label,
-        printable(",".join(f"{name}={value}" for name, value in head.labels.items())),
+        visible(head.label),
+        visible(",".join(f"{name}={value}" for name, value in head.labels.items())),
         head.status,
         rate(figures.get("images_per_second")),
         f"{rate(low)} to {rate(high)}" if low is not None and high is not None else "-",

@@ -17,8 +17,8 @@ from convdyno.errors import UnknownName, UsageError
 from convdyno.report.document import Certificates, differing, doubt, refusal
 from convdyno.report.entries import Entry
 from convdyno.stats.compare import Comparison, PairedRounds
-from convdyno.stats.family import Unpaired, judge_family
-from convdyno.stats.records import NO_RIVALRY, in_step
+from convdyno.stats.holm import Unpaired, judge_family
+from convdyno.stats.rounds_of_record import NO_RIVALRY, in_step
 from convdyno.trial.spec import Trial
 
 MACHINE, LABEL = "machine", "label."

@@ -8,7 +8,7 @@ from typing import Any
 
 from convdyno.report.words import noun, percent, quantity, rate, span
 from convdyno.results.record import Block, Energy, NetworkFacts, Record, Status
-from convdyno.stats.records import rounds_of
+from convdyno.stats.rounds_of_record import rounds_of
 from convdyno.stats.summary import (
     ONE_BLOCK,
     ONE_PROCESS,

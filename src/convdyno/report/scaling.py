@@ -11,11 +11,11 @@ from convdyno.report.ladders import with_interval
 from convdyno.report.rows import Row
 from convdyno.report.words import UNPAIRED, noun, rate
 from convdyno.stats.ladder import Share
-from convdyno.stats.records import in_step, numbered, numbered_ranks, sides
+from convdyno.stats.rounds_of_record import in_step, numbered, numbered_ranks, sides
 from convdyno.stats.scaling import (
     Communication,
-    Gain,
-    Standing,
+    RankPace,
+    Speedup,
     at_the_pace_of,
     communication,
     gain,
@@ -43,7 +43,7 @@ class RankRate:
     host: str
     device: str
     headline: Interval
-    standing: Standing | None
+    standing: RankPace | None
     """Against the other ranks; None where all had to wait for each other."""
 
     @property
@@ -75,7 +75,7 @@ class Point:
 
     cell: int
     row: Row
-    gain: Gain | None
+    gain: Speedup | None
     """Over one device; None where that was not measured."""
     ideal: float | None
     """Images per second of so many devices, were each as fast as one alone."""
@@ -318,7 +318,7 @@ def _explained(point: Point, points: Sequence[Point]) -> Point:
 def _ranks(row: Row) -> tuple[RankRate, ...]:
     rounds = {rank: list(by.values()) for rank, by in sorted(numbered_ranks(row.record).items())}
     looks = row.record.looks
-    found: list[Standing] | list[None] = [None] * len(rounds)
+    found: list[RankPace] | list[None] = [None] * len(rounds)
     if _at_own_pace(row.trial):
         found = standings(list(rounds.values()), looks) or found
     seen: dict[int, list[Any]] = {}
@@ -365,6 +365,6 @@ def _unexplained(point: Point) -> bool:
     return short and point.communication is None and not _at_own_pace(point.trial)
 
 
-def _behind(standing: Standing) -> Share:
+def _behind(standing: RankPace) -> Share:
     ends = [None if end is None else 1 - end for end in (standing.high, standing.low)]
     return Share(1 - standing.ratio, *ends)

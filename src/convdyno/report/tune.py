@@ -14,7 +14,7 @@ from convdyno.report.words import clock, noun, rate
 from convdyno.results.preset import Gain, Preset, Settings
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, compare
-from convdyno.stats.records import paired
+from convdyno.stats.rounds_of_record import paired
 from convdyno.trial.spec import Trial
 
 FORMAT = 1
