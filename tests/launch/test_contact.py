@@ -18,8 +18,8 @@ NOBODY = 65534
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder in which every user of the machine may write, as in /tmp."""
-    folder = Path(tempfile.mkdtemp())
+    """A folder in which every user of the machine may write, and that all can reach."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o1777)
     yield folder
     shutil.rmtree(folder)
@@ -90,6 +90,7 @@ def test_another_user_of_the_machine_cannot_find_it_out(shared: Path) -> None:
         file.unlink,
     )
     assert as_nobody(*attacks) == ["PermissionError"] * len(attacks)
+    assert as_nobody(lambda: len(list(shared.iterdir()))) == ["1"]  # So far he can see.
     assert board(shared).contacts() == [CONTACT]
 
 
