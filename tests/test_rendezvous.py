@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from convdyno import rendezvous
-from convdyno.rendezvous import Meeting, Unproven, call, listen
+from convdyno.rendezvous import Meeting, Unproven, call, listen, reserve
 
 SECRET = b"a secret that nobody else knows"
 HELLO = struct.Struct("!16sII32s")
@@ -156,6 +156,22 @@ def test_somebody_in_the_middle_cannot_pass_a_conversation_on(meeting: Meeting) 
         with _Impostor(relayed) as impostor, pytest.raises(Unproven):
             call("127.0.0.1", impostor.port, SECRET, 1, 3)
     assert meeting.missing(0) == [1, 2]
+
+
+def test_a_reserved_port_is_given_to_nobody_else() -> None:
+    """As it was when ports were looked for, and closed until a framework had been imported."""
+    with reserve() as held:
+        port = held.getsockname()[1]
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        for options in ([socket.SO_REUSEADDR], [socket.SO_REUSEPORT]):
+            with socket.socket() as framework:
+                for option in options:
+                    framework.setsockopt(socket.SOL_SOCKET, option, 1)
+                framework.bind(("127.0.0.1", port))
+                framework.listen()
+                socket.create_connection(("127.0.0.1", port)).close()
+        listen("127.0.0.1", port).close()
 
 
 class _Impostor:

@@ -170,7 +170,13 @@ class Meeting:
             self._welcome(*done.value)
 
     def _welcome(self, rank: int, caller: Caller) -> None:
-        with self._changed:
+        with self._changed:  # Who is welcome is here, as soon as it knows.
+            try:
+                caller.line.sendall(_WELCOME)
+                _tune(caller.line)
+            except OSError:
+                caller.line.close()
+                return
             if rank in self._here:  # It had given up waiting, and calls again.
                 self._here[rank].line.close()
             self._here[rank] = caller
@@ -203,8 +209,6 @@ class Meeting:
             given[:_PROOF], _proof(self._secret, b"caller", *about, facts=facts)
         ):
             raise ValueError("no proof")
-        line.sendall(_WELCOME)
-        _tune(line)
         (host, _), (mine, _) = _plain(peer), _plain(here)
         return rank, Caller(line, json.loads(facts), host, mine)
 
@@ -213,6 +217,19 @@ def listen(host: str, port: int = 0, backlog: int = 1024) -> socket.socket:
     """A server at one address of this machine; by default at a port that nobody can guess."""
     family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     return socket.create_server(place[:2], family=family, backlog=backlog)
+
+
+def reserve() -> socket.socket:
+    """A port that no other program is given while this is open; its number is `getsockname()[1]`.
+
+    Whoever binds it by its number and may reuse addresses, as frameworks and `listen` do, can
+    listen there all the same (Linux; elsewhere it is only known to be free now).
+    """
+    held = socket.socket()
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        held.setsockopt(socket.SOL_SOCKET, option, 1)
+    held.bind(("", 0))
+    return held
 
 
 def call(
