@@ -223,7 +223,7 @@ def reserve() -> socket.socket:
     """A port that no other program is given while this is open; its number is `getsockname()[1]`.
 
     Whoever binds it by its number and may reuse addresses, as frameworks and `listen` do, can
-    listen there all the same (Linux; elsewhere it is only known to be free now).
+    listen there all the same, on Linux.
     """
     held = socket.socket()
     for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):

@@ -13,7 +13,7 @@ import typer
 from convdyno.errors import UsageError
 
 if TYPE_CHECKING:
-    from convdyno.launch.crew import Launcher
+    from convdyno.launch.launcher import Launcher
 
 SHARED = ("bench", "train", "eval")
 """Commands that several ranks run together."""

@@ -23,8 +23,9 @@ from typing import Any
 
 from convdyno.errors import Refused, TrialFailed, UsageError
 from convdyno.launch.contact import ADVICE, Board, Contact, given_secret, ports
-from convdyno.launch.crew import PING_SECONDS, Crew, Place, Team
+from convdyno.launch.crew import PING_SECONDS, Crew, Place
 from convdyno.launch.death import Death
+from convdyno.launch.launcher import Team
 from convdyno.launch.link import WORKER, Link, PipeLink, TetheredLines
 from convdyno.launch.local import HUGE_PAGES, environment
 from convdyno.launch.starters import LOCAL, Member

@@ -91,11 +91,15 @@ class Worker:
         if device != "cpu":
             pinning.choose_gpu(local_rank, local_size)
         self.reserved = [reserve(), reserve()]
+        ports = [held.getsockname()[1] for held in self.reserved]
+        if sys.platform != "linux":  # A framework could not listen there as well.
+            for held in self.reserved:
+                held.close()
         self.say(
             "greeted",
             host=socket.gethostname(),
             pid=os.getpid(),
-            ports=[port.getsockname()[1] for port in self.reserved],
+            ports=ports,
             convdyno=__version__,
             time=time.time(),
             cores=pinning.cores(),
