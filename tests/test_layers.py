@@ -15,6 +15,7 @@ DEVICE = {"engines.contract", "engines.cpu", "engines.devices", "errors"}
 MAY_IMPORT = {
     "errors": set(),
     "files": set(),
+    "rendezvous": set(),
     "terminal": set(),
     "blueprint": {"errors"},
     "zoo": {"blueprint", "errors"},
@@ -30,9 +31,9 @@ MAY_IMPORT = {
     "engines.keras": CONTRACT | {f"engines.frameworks.{name}" for name in BACKENDS},
     "run": {
         "engines.contract", "engines.registry", "blueprint", "data", "zoo", "results", "stats",
-        "trial", "errors",
+        "trial", "rendezvous", "errors",
     },
-    "launch": {"trial", "results", "errors"},
+    "launch": {"trial", "results", "rendezvous", "errors"},
     "stage": {"launch", "results", "stats", "trial", "errors"},
     "cli": {
         "blueprint", "zoo", "trial", "data", "engines.registry", "run", "launch", "stage",

@@ -23,8 +23,8 @@ from lab_host import Host, wait_for
 from convdyno.errors import HostsNotReady, TrialFailed
 from convdyno.launch import crew, ssh
 from convdyno.launch.bundle import bundle
-from convdyno.launch.crew import Team
 from convdyno.launch.host import Remote
+from convdyno.launch.launcher import Team
 from convdyno.launch.nodes import read_nodes
 from convdyno.launch.ssh import SshLauncher
 from convdyno.trial.spec import Trial

@@ -45,6 +45,7 @@ import psutil
 
 from convdyno import __version__
 from convdyno.errors import ConvdynoError, LossLost, Refused, TrialFailed, UsageError
+from convdyno.rendezvous import reserve
 from convdyno.run.ranks import Ranks
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
@@ -69,6 +70,8 @@ class Worker:
         self.compilations = 0
         self.import_seconds = 0.0
         self.ranks = Ranks()
+        self.reserved: list[socket.socket] = []
+        """Ports at which this rank will listen: the engine's, and that of `Ranks`."""
 
     def say(self, event: str, **facts: Any) -> None:
         """Answer one line."""
@@ -89,11 +92,16 @@ class Worker:
         allocated, shown = facts.allocated(), os.environ.get("CUDA_VISIBLE_DEVICES")
         if device != "cpu":
             pinning.choose_gpu(local_rank, local_size)
+        self.reserved = [reserve(), reserve()]
+        ports = [held.getsockname()[1] for held in self.reserved]
+        if sys.platform != "linux":  # A framework could not listen there as well.
+            for held in self.reserved:
+                held.close()
         self.say(
             "greeted",
             host=socket.gethostname(),
             pid=os.getpid(),
-            ports=pinning.free_ports(2),
+            ports=ports,
             convdyno=__version__,
             time=time.time(),
             cores=pinning.cores(),
