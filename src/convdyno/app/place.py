@@ -18,7 +18,7 @@ from convdyno.launch.ssh import SshLauncher
 from convdyno.stage.progress import SILENCE, Narrator
 
 if TYPE_CHECKING:
-    from convdyno.launch.crew import Launcher
+    from convdyno.launch.launcher import Launcher
 
 
 def lend_rank() -> bool:
@@ -36,6 +36,10 @@ def launcher(
 ) -> Iterator[Launcher]:
     """What starts trials on the hosts that were asked for."""
     hosts = hosts or Hosts()
+
+    def say(line: str) -> None:
+        narrator.say(f"convdyno: {line}")
+
     member = adopt.found()
     there: Launcher
     if hosts.nodes is not None:
@@ -55,7 +59,7 @@ def launcher(
             "--per-node, --max-devices, --remote-dir and --python go with --nodes FILE"
         )
     else:
-        there = adopt.Hands(member) if member else Here()
+        there = adopt.Hands(member, say) if member else Here()
     try:
         yield there
     finally:

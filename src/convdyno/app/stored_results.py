@@ -50,10 +50,10 @@ def records(out: Path, where: Sequence[str], narrator: Narrator) -> Iterator[Rec
 
 
 def find_record(out: Path, wanted: str) -> Record:
-    """One record by its name, a part of it, or `last`."""
-    from convdyno.results.store import Store
+    """One record by its name, its beginning, or `last`."""
+    from convdyno.results.store import read_record
 
-    return Store(out).find(wanted)
+    return read_record(out / Index(out, _figures).find(wanted).file)
 
 
 def archive(out: Path, where: Sequence[str], narrator: Narrator) -> PutAway:

@@ -37,7 +37,7 @@ app = typer.Typer(
 NOT_OVER = 3
 Out = Annotated[Path, typer.Option("--out", help="The results folder.")]
 AnyRun = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="A name, a part of it, or `last`.")
+    str | None, typer.Argument(metavar="[RUN]", help="A name, its beginning, or `last`.")
 ]
 
 
@@ -95,7 +95,7 @@ def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = Fal
 
 @app.command("cancel", epilog=EXAMPLES)
 def cancel(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A name, a part of it, or `last`.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A name, its beginning, or `last`.")],
     job: Annotated[
         list[int] | None, typer.Option("--job", help="Only this one of its jobs, from 1.")
     ] = None,
