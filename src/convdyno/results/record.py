@@ -43,13 +43,13 @@ Steps = Annotated[int, Field(ge=1, lt=1 << 60), _WHOLE]
 """Numbers that can be reckoned with, because a record may come from anybody."""
 
 
-class Facts(BaseModel):
+class KnownFacts(BaseModel):
     """What is known of some facts in an object that may hold any others."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class _MachineFacts(Facts):
+class _MachineFacts(KnownFacts):
     """What figures and words are derived from; other facts are only shown."""
 
     host: str = ""
@@ -63,7 +63,7 @@ class _MachineFacts(Facts):
     slurm: dict[str, Any] = {}
 
 
-class _ChosenSettings(Facts):
+class _ChosenSettings(KnownFacts):
     """The same of what an engine chose."""
 
     device: str = ""
@@ -71,7 +71,7 @@ class _ChosenSettings(Facts):
     flags: dict[str, Any] = {}
 
 
-def with_facts(kind: type[Facts]) -> AfterValidator:
+def with_facts(kind: type[KnownFacts]) -> AfterValidator:
     """Facts of any kind, but those that we know must be what we know them to be."""
 
     def check(facts: dict[str, Any]) -> dict[str, Any]:

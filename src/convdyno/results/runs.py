@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from convdyno import __version__
 from convdyno.errors import BadStore, UsageError
 from convdyno.files import lock, open_lock, read_plain
-from convdyno.results.record import Amount, Count, Facts, with_facts
+from convdyno.results.record import Amount, Count, KnownFacts, with_facts
 from convdyno.results.store import write_whole
 from convdyno.trial.recipes import Recipe
 from convdyno.trial.training import Training, Watching
@@ -30,7 +30,7 @@ Status = Literal[
 ]
 
 
-class _Result(Facts):
+class _Result(KnownFacts):
     """What is shown in other words than it stands there."""
 
     seconds: Amount | None = None

@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from convdyno.engines.contract import Engine
 
 BEAT_SECONDS = 3.0
-"""How often a rank says that it is alive."""
+"""How often a rank says that it is alive, at least."""
+BEATS = 20
+"""How often it does so in the time after which others give up waiting for it, at least."""
 
 
 class Worker:
@@ -109,8 +111,10 @@ class Worker:
 
     def join(self, world: dict[str, Any], trial: dict[str, Any]) -> None:
         """Meet the other ranks: from here on this one is known to be alive."""
-        threading.Thread(target=self._beat, daemon=True).start()
-        there, self.trial = _settled(World.model_validate(world)), Trial.model_validate(trial)
+        wanted = World.model_validate(world)
+        pause = min(BEAT_SECONDS, wanted.timeout_seconds / BEATS)
+        threading.Thread(target=self._beat, args=[pause], daemon=True).start()
+        there, self.trial = _settled(wanted), Trial.model_validate(trial)
         self._import(self.trial.engine)
         self.ranks = Ranks(there)
         exchanged = self.trial.mode == "train" and self.trial.exchange != "independent"
@@ -291,11 +295,11 @@ class Worker:
         self.import_seconds = time.perf_counter() - start
         self.say("progress", what="imported")
 
-    def _beat(self) -> None:
+    def _beat(self, pause: float) -> None:
         """Signs of life from a thread of its own, whatever the others do."""
         while True:
             self.say("alive", said=self.ranks.said)
-            time.sleep(BEAT_SECONDS)
+            time.sleep(pause)
 
     def _next_loss(self) -> float | None:
         """The loss of one more step."""

@@ -38,7 +38,7 @@ class ImageFiles(Dataset):
         return _looked_at(_pillow().open(path), self.look), label
 
 
-class DecodedImages(Dataset):
+class ArrayDataset(Dataset):
     """Decoded images (NHWC) with their labels."""
 
     def __init__(self, images: Any, labels: Any, look: Treatment) -> None:
@@ -66,7 +66,7 @@ def file_batches(
 
 def array_batches(images: Any, labels: Any, look: Treatment, *, batch: int, **more: Any) -> Batches:
     """Batches of decoded images; `more` is as for `file_batches`."""
-    return _batches(DecodedImages(images, labels, look), look, batch, **more)
+    return _batches(ArrayDataset(images, labels, look), look, batch, **more)
 
 
 def batches(given: Material) -> Batches:
