@@ -243,7 +243,7 @@ def test_a_job_that_another_sweep_is_submitting_is_not_over(
     assert "1 cell being measured by another process" in outcome.out
 
 
-def test_a_cell_that_is_left_says_why(convdyno: Any, file: Path) -> None:
-    outcome = convdyno("sweep", "sweep.toml", "--set", "batch=1", "--set", "budget=0.05s")
+def test_a_cell_that_is_left_says_why(convdyno_process: Any, file: Path) -> None:
+    outcome = convdyno_process("sweep", "sweep.toml", "--set", "batch=1", "--set", "budget=0.05s")
     assert outcome.code == 4
     assert "2 cells not measured to the end: the budget ended while" in outcome.err

@@ -36,10 +36,6 @@ def launcher(
 ) -> Iterator[Launcher]:
     """What starts trials on the hosts that were asked for."""
     hosts = hosts or Hosts()
-
-    def say(line: str) -> None:
-        narrator.say(f"convdyno: {line}")
-
     member = adopt.found()
     there: Launcher
     if hosts.nodes is not None:
@@ -59,7 +55,11 @@ def launcher(
             "--per-node, --max-devices, --remote-dir and --python go with --nodes FILE"
         )
     else:
-        there = adopt.Hands(member, say) if member else Here()
+        there = (
+            adopt.Hands(member, lambda line: narrator.say(f"convdyno: {line}"))
+            if member
+            else Here()
+        )
     try:
         yield there
     finally:

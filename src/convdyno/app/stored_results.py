@@ -50,7 +50,7 @@ def records(out: Path, where: Sequence[str], narrator: Narrator) -> Iterator[Rec
 
 
 def find_record(out: Path, wanted: str) -> Record:
-    """One record by its name, its beginning, or `last`."""
+    """One record by the beginning of its id, or `last`."""
     from convdyno.results.store import read_record
 
     return read_record(out / Index(out, _figures).find(wanted).file)

@@ -189,7 +189,7 @@ class Hands:
         return len({one.name for one in self._ranks})
 
     def machine(self) -> dict[str, Any]:
-        """That of rank 0."""
+        """What the machine of rank 0 is."""
         return facts.machine()
 
     def cores(self, most: int, device: str) -> int | None:
@@ -315,16 +315,16 @@ class SocketLink:
             line.sendall(json.dumps(order).encode() + b"\n")
 
     def fileno(self) -> int:
-        """The connection."""
+        """That of the connection."""
         return self._line.fileno()
 
     def send(self, do: str, **more: Any) -> None:
-        """One command."""
+        """Send one command over the connection."""
         with contextlib.suppress(OSError):
             self._line.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
 
     def ping(self) -> None:
-        """To the tether."""
+        """Tell the tether that somebody is here."""
         self.send("ping")
 
     def ended(self) -> bool:

@@ -120,11 +120,11 @@ class Here:
         return list(wanted or (1,))
 
     def hosts(self, devices: int) -> int:
-        """One."""
+        """This machine alone."""
         return 1
 
     def machine(self) -> dict[str, Any]:
-        """This one."""
+        """What this machine is."""
         return facts.machine()
 
     def cores(self, most: int, device: str) -> int | None:
