@@ -1,8 +1,8 @@
 """What trials may differ in, each thing once: its name, its words, its meaning, who may give it.
 
-The options of commands, the words of sweeps, the settings of a gate's base, presets and what people
-are told of a trial all come from this table. A new axis is an entry here, a field of `Trial` of the
-same name, and whatever does what it says.
+The options of commands, the words of sweeps and of Python, the settings of a gate's base, what
+`tune` searches and what interrupted training may change all come from this table. A new axis is an
+entry here, a field of `Trial` of the same name, and whatever does what it says.
 
 Importing this imports no library, so that help is instant.
 """
@@ -12,13 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from convdyno.errors import UnknownName, UsageError
 from convdyno.trial import choices, parse
-
-if TYPE_CHECKING:
-    from convdyno.trial.spec import Trial
 
 Kind = Literal["list", "flag", "again"]
 """An option that takes a comma list, one that is on or off, or one that is given several times."""
@@ -110,10 +107,6 @@ class Axis:
     def _value(self, text: str) -> Any:
         return text if self.name == "batch" and text == MAX else self.read(text)
 
-    def said(self, trial: Trial) -> str:
-        """The value that a trial has, in words."""
-        return said(getattr(trial, self.of_trial))
-
 
 def word(value: Any) -> str:
     """A value as one types it."""
@@ -124,13 +117,6 @@ def word(value: Any) -> str:
     if isinstance(value, float):
         return repr(int(value)) if value.is_integer() else repr(value)
     return str(value)
-
-
-def said(value: Any) -> str:
-    """A value of a trial's field, for people."""
-    if value is None:
-        return "auto"
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _choice(name: str, kind: Any, **more: Any) -> dict[str, Any]:
