@@ -121,7 +121,7 @@ def _forget(modules: set[str], folder: Path) -> None:
         file = getattr(module, "__file__", None) or ""
         if name not in modules and Path(file).is_relative_to(folder):
             del sys.modules[name]
-        elif name.startswith("convdyno.cli"):
+        elif name.startswith(("convdyno.app", "convdyno.cli")):
             for value in vars(module).values():
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()

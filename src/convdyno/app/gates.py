@@ -24,7 +24,7 @@ from convdyno.stage.gate import Arena, Side
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stats.gate_checks import CHECKS
 from convdyno.stats.plan import Goal
-from convdyno.trial import parse
+from convdyno.trial import axes, parse
 
 FLOOR_SHARE = 1 / 3
 """The part of the budget that a noise floor may take where none is known."""
@@ -100,7 +100,7 @@ def _bouts(base: Base, request: GateRequest) -> list[Bout]:
         given = request.given
         if base.folder is not None and "data" in given:
             # The base's workers run elsewhere: a path must not depend on it.
-            paths = [Path(word) for word in parse.several(given["data"], str)]
+            paths = [Path(word) for word in axes.find("data").values(given["data"])]
             given["data"] = [str(p.absolute() if p.exists() else p) for p in paths]
         trials = make_trials(Here(), given)
     bases: Sequence[Side | Record | None] = [None] * len(trials)
