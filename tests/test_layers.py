@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "convdyno"
-EVERYWHERE = {"files", "terminal"}
-"""What stands below all layers: files, and text on the screen."""
+EVERYWHERE = {"files", "processor", "terminal"}
+"""What stands below all layers: files, the processor, and text on the screen."""
 BACKENDS = {"torch", "jax", "tensorflow"}
 """What Keras runs on."""
 CONTRACT = {"engines.contract", "engines.devices", "engines.cpu", "blueprint", "errors"}
 MAY_IMPORT = {
     "errors": set(),
     "files": set(),
+    "processor": set(),
     "terminal": set(),
     "blueprint": {"errors"},
     "zoo": {"blueprint", "errors"},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convdyno.cli import parse
+from convdyno.processor import core_count
 from convdyno.terminal import erase_line
 
 if TYPE_CHECKING:
@@ -225,11 +226,7 @@ def _convert(
 
 
 def _threads(given: int | None) -> int:
-    import os
-
-    if given is not None:
-        return parse.whole("--threads")(str(given))
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return core_count() if given is None else parse.whole("--threads")(str(given))
 
 
 def _counts(counts: Any) -> str:

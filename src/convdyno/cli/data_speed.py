@@ -93,14 +93,14 @@ def _document(
     path: str, facts: Facts, batch: int, image: tuple[int, ...], ran: dict[str, object],
     measured: list[TimedBatches], each: Parts,
 ) -> dict[str, Any]:  # fmt: skip
-    from convdyno.data.pipeline import cores
+    from convdyno.processor import core_count
     from convdyno.stats.rounds import Round
     from convdyno.stats.summary import interval
 
     found = interval(
         [Round.of([b.seconds for b in measured], [b.batches for b in measured], batch)]
     )
-    busy = min(int(str(ran["threads"])), cores())
+    busy = min(int(str(ran["threads"])), core_count())
     return {
         "path": path,
         "kind": facts.kind,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from convdyno.errors import UsageError
+from convdyno.files import write_whole
 
 
 def write_file(path: Path, content: str | bytes) -> Path:
@@ -15,17 +15,7 @@ def write_file(path: Path, content: str | bytes) -> Path:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
         else:
-            _replace(path.resolve(), data)
+            write_whole(path.resolve(), data)
     except OSError as wrong:
         raise UsageError(f"{str(path)!r} cannot be written: {wrong.strerror}") from None
     return path
-
-
-def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}-{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -29,6 +29,7 @@ from convdyno.launch.death import Death
 from convdyno.launch.link import WORKER, Link, PipeLink, TetheredLines
 from convdyno.launch.local import environment
 from convdyno.launch.tether import Tether
+from convdyno.processor import usable_cores
 from convdyno.results import facts
 from convdyno.trial.spec import Trial
 
@@ -179,7 +180,7 @@ class Hands:
         mine = next((other.mine for other in others if other.name != here), others[0].mine)
         for other in others:
             other.host = mine if other.name == here else other.host
-        cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
+        cores = tuple(usable_cores())
         self._ranks = [
             _Caller(self._server, mine, here, cores, ""), *others
         ]  # fmt: skip
@@ -375,7 +376,7 @@ def _call(member: Member, patience: float) -> socket.socket | None:
     for name, value in KEEPALIVE.items():
         if hasattr(socket, name):
             line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    cores = usable_cores()
     about = {
         "rank": member.rank, "token": member.token, "name": socket.gethostname(), "cores": cores
     }  # fmt: skip

@@ -45,6 +45,7 @@ import psutil
 
 from convdyno import __version__
 from convdyno.errors import ConvdynoError, LossLost, Refused, TrialFailed, UsageError
+from convdyno.processor import usable_cores
 from convdyno.run.ranks import Ranks
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
@@ -94,7 +95,7 @@ class Worker:
             ports=pinning.free_ports(2),
             convdyno=__version__,
             time=time.time(),
-            cores=pinning.cores(),
+            cores=usable_cores(),
             visible=shown,
             allocated=allocated,
         )
