@@ -9,8 +9,8 @@ import pytest
 from convdyno.cli import sweep_jobs
 from convdyno.report.sweep import left_words
 from convdyno.results import claims
+from convdyno.results.claims import cell_name
 from convdyno.results.jobs import Job, JobRun, new_run
-from convdyno.results.machines import cell_name
 from convdyno.results.store import Store
 from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.trial.spec import Trial

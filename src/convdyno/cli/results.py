@@ -109,8 +109,7 @@ def archive(out: Out = Path("results"), where: Where = None, as_json: AsJson = F
     from convdyno.report.document import to_json
     from convdyno.report.words import noun
     from convdyno.results.archive import archive
-    from convdyno.results.claims import holders
-    from convdyno.results.machines import cell_name
+    from convdyno.results.claims import cell_name, holders
 
     heads = _heads(out, where)
     busy = dict(holders(out)) if heads else {}

@@ -73,8 +73,7 @@ def _claimed(
     agenda: SweepPlan, given: dict[str, Any], held: ExitStack
 ) -> tuple[list[PlannedTrial], list[PlannedTrial]]:
     """What is ours to submit for as long as that takes, and what others are submitting."""
-    from convdyno.results.claims import Claim, claim
-    from convdyno.results.machines import cell_name
+    from convdyno.results.claims import Claim, cell_name, claim
 
     ours, others = [], []
     for one in agenda.left:
