@@ -13,7 +13,6 @@ from convdyno.launch.collect import collect, uncollected
 from convdyno.results import claims
 from convdyno.results.index import Index
 from convdyno.results.jobs import JobRun, read_runs
-from convdyno.results.machines import cell_name
 from convdyno.results.store import Store
 from convdyno.stage.progress import Narrator
 from convdyno.stage.sweep_plan import OPEN, PlannedTrial, SweepPlan
