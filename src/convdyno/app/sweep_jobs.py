@@ -70,7 +70,7 @@ def _claimed(
     for one in agenda.left:
         if one.trial.slurm is None:
             continue
-        name = cell_name(one.trial.digest, one.trial.slurm)
+        name = claims.cell_name(one.trial.digest, one.trial.slurm)
         found = claims.claim(how.out, name, SUBMITTING_SECONDS)
         if isinstance(found, claims.Claim):
             held.callback(found.release)
