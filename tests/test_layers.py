@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "convdyno"
-EVERYWHERE = {"files", "terminal"}
-"""What stands below all layers: files, and text on the screen."""
+EVERYWHERE = {"files", "processor", "terminal"}
+"""What stands below all layers: files, the processor, and text on the screen."""
+MACHINE = {"results.facts", "results.machines"}
+"""What the machine is, which stands below what was measured on it."""
 BACKENDS = {"torch", "jax", "tensorflow"}
 """What Keras runs on."""
 CONTRACT = {"engines.contract", "engines.cpu", "blueprint", "errors"}
@@ -16,12 +18,14 @@ DEVICE = {"engines.contract", "engines.cpu", "engines.devices", "errors"}
 MAY_IMPORT = {
     "errors": set(),
     "files": set(),
+    "processor": set(),
     "rendezvous": set(),
     "terminal": set(),
     "blueprint": {"errors"},
     "zoo": {"blueprint", "errors"},
     "trial": {"errors"},
-    "results": {"errors", "trial"},
+    "machine": {"errors"},
+    "results": {"errors", "trial"} | MACHINE,
     "stats": {"errors", "results"},
     "report": {"errors", "stats", "results", "trial"},
     "data": {"errors", "trial"},
@@ -62,6 +66,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 def layer_of(module: str) -> str:
     parts = module.split(".")
+    if ".".join(parts[:2]) in MACHINE:
+        return "machine"
     if parts[0] != "engines":
         return parts[0]
     deepest = 3 if parts[1:2] == ["frameworks"] else 2
