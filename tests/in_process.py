@@ -40,7 +40,7 @@ class _Answers(io.StringIO):
 
     def taken(self) -> list[dict[str, Any]]:
         """What it has said since this was last asked."""
-        events = link.Lines().feed(self.getvalue().encode())
+        events = link.EventLines().feed(self.getvalue().encode())
         self.seek(0)
         self.truncate()
         return events
