@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from convdyno.launch.crew import Launcher
-    from convdyno.report.document import Certificates
-    from convdyno.report.rows import Row
+    from convdyno.report import cell as report_cell
+    from convdyno.report.comparisons import Certificates
     from convdyno.results.record import Record
     from convdyno.stage.rounds import Cell, Limits
     from convdyno.stats.plan import Goal
@@ -365,27 +365,28 @@ def _report(
 def present(
     records: list[Record], certificates: Certificates, out: Path, as_json: bool,
     style: str = "convdyno",
-) -> list[Row]:  # fmt: skip
+) -> list[report_cell.Cell]:  # fmt: skip
     """Print what was measured, and write the files of its scaling curves."""
+    from convdyno.report.bench_json import bench_document, to_json
+    from convdyno.report.cell import cell_of
+    from convdyno.report.comparisons import compare_cells
     from convdyno.report.console import Screen
-    from convdyno.report.document import bench_document, compare_records, to_json
     from convdyno.report.ladders import climbed
-    from convdyno.report.rows import row
+    from convdyno.report.legacy import STYLES
     from convdyno.report.scaling import curves
     from convdyno.report.scaling_files import write_curves
-    from convdyno.report.styles import STYLES
 
-    rows = [row(record) for record in records]
-    compared = compare_records(records, certificates)
-    ladders, scaled = climbed(rows), curves(rows)
+    shown = [cell_of(record) for record in records]
+    compared = compare_cells(shown, certificates)
+    ladders, scaled = climbed(shown), curves(shown)
     if as_json:
-        typer.echo(to_json(bench_document(rows, compared, ladders, out, scaled)))
+        typer.echo(to_json(bench_document(shown, compared, ladders, out, scaled)))
     elif style in STYLES:
-        for one in rows:
-            typer.echo("\n".join(STYLES[style](one)))
+        for cell, record in zip(shown, records, strict=True):
+            typer.echo("\n".join(STYLES[style](cell, record)))
     else:
-        Screen().bench(rows, compared, ladders, scaled)
+        Screen().bench(shown, compared, ladders, scaled)
     files = [str(file) for file in write_curves(scaled, out) if file.suffix in (".svg", ".csv")]
     if files and not as_json:
         typer.echo(f"\nwritten: {', '.join(files)}", err=style in STYLES)
-    return rows
+    return shown

@@ -39,8 +39,8 @@ def certify(
     each engine in a process of its own and compared with a float64 reference.
     """
     from convdyno.engines import registry
+    from convdyno.report.bench_json import certificates_document, to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import certificates_document, to_json
     from convdyno.results.store import Store
     from convdyno.zoo.registry import find
 

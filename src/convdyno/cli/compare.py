@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from convdyno.report.document import Certificates
+    from convdyno.report.comparisons import Certificates
     from convdyno.results.store import Store
 
 EXAMPLES = """\b
@@ -45,26 +45,32 @@ def compare(
     by machine.
     """
     from convdyno.errors import NothingMeasured, UnknownName
-    from convdyno.report.compared import document, tables
+    from convdyno.report.bench_json import to_json
+    from convdyno.report.cells import gather
+    from convdyno.report.compare_view import compare_document, tables
+    from convdyno.report.comparisons import (
+        check_axis,
+        judge,
+        pairs_along,
+        strangers_along,
+        value_of,
+    )
     from convdyno.report.console import MANY, Screen
-    from convdyno.report.document import to_json
-    from convdyno.report.entries import gather
-    from convdyno.report.pairs import check_axis, judge, pairs_along, strangers_along, value_of
-    from convdyno.report.words import UNPAIRED
+    from convdyno.report.format import UNPAIRED
 
     conditions = where or []
     found = gather(results or [Path("results")], conditions)
     for sentence in found.skipped:
         typer.echo(f"skipped: {sentence}", err=True)
-    axis = check_axis(by, found.entries)
+    axis = check_axis(by, found.cells)
     values = dict.fromkeys(v for e in found.measured if (v := value_of(e, axis)) is not None)
     if against is not None and values and against not in values:
         raise UnknownName(axis, against, values)
-    unjudged = pairs_along(axis, found.entries, against)
+    unjudged = pairs_along(axis, found.cells, against)
     pairs = judge(unjudged, stored_certificates(found.stores))
-    strangers = strangers_along(axis, found.entries)
+    strangers = strangers_along(axis, found.cells)
     if as_json:
-        typer.echo(to_json(document(axis, conditions, pairs, strangers, found.skipped)))
+        typer.echo(to_json(compare_document(axis, conditions, pairs, strangers, found.skipped)))
     else:
         screen = Screen()
         for title, table in tables(pairs):

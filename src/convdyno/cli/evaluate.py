@@ -72,8 +72,8 @@ def eval_(
     from convdyno.cli.ranks import shared_out
     from convdyno.cli.where import launcher
     from convdyno.engines import registry
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
     from convdyno.run.checkpoint import latest, standing_of
     from convdyno.trial.spec import make_trial
 

@@ -94,8 +94,8 @@ def gate(
     floor is measured first where it is not known, and kept.
     """
     from convdyno.cli.base import Base, read_base
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
     from convdyno.report.gate import EXIT_CODES, floor_document, gate_document, overall
 
     options = (base, base_python, base_command, base_folder, base_set)
@@ -213,8 +213,8 @@ def _arena(given: dict[str, Any], terms: Terms, rounds: int, steps: int, out: Pa
 
 def _find_floor(arena: Arena, bout: Bout, terms: Terms, *, anew: bool, quiet: bool) -> None:
     """What the machine can tell of a trial: as it is kept, or measured now and kept."""
+    from convdyno.report.format import clock
     from convdyno.report.gate import KnownFloor
-    from convdyno.report.words import clock
     from convdyno.results.floor import read_floor
 
     trial, folder = bout.candidate.trial, arena.store.folder
@@ -243,7 +243,7 @@ def _find_floor(arena: Arena, bout: Bout, terms: Terms, *, anew: bool, quiet: bo
 
 
 def _refuse_narrow(bouts: Sequence[Bout], terms: Terms) -> None:
-    from convdyno.report.words import clock
+    from convdyno.report.format import clock
 
     for bout in bouts:
         if bout.known is not None and terms.within < bout.known.share:

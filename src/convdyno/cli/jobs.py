@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from convdyno.report.document import Certificates
+    from convdyno.report.comparisons import Certificates
     from convdyno.results.jobs import JobRun
     from convdyno.results.record import Record
     from convdyno.results.store import Store
@@ -44,8 +44,8 @@ def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = Fals
     """One line for each run; with RUN one for each of its jobs."""
     from convdyno.cli.slurm import standing, summary
     from convdyno.launch import slurm
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
 
     runs = [slurm.look(one, out) for one in _chosen(out, run)]
     if as_json:
@@ -78,7 +78,7 @@ def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = Fals
 def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = False) -> None:
     """Wait until every job of a run is over, and say how each ended."""
     from convdyno.cli import slurm
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
     from convdyno.results.jobs import find_run
 
     over = slurm.wait(find_run(out, run or "last"), out, quiet=as_json)
@@ -102,7 +102,7 @@ def cancel(
     """Cancel the jobs of a run that are not over; what they have measured can be collected."""
     from convdyno.errors import UsageError
     from convdyno.launch import slurm
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
     from convdyno.results.jobs import find_run
 
     found = slurm.look(find_run(out, run), out)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from contextlib import ExitStack
 from functools import cache
-from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,9 +15,8 @@ from convdyno.cli.files import write_file
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from convdyno.report.content import Content
-    from convdyno.report.entries import Entry
-    from convdyno.report.rows import Row
+    from convdyno.report.cell import Cell
+    from convdyno.report.report_model import ReportModel
     from convdyno.trial.spec import Trial
 
 EXAMPLES = """\b
@@ -59,76 +57,66 @@ def report(
     """
     from convdyno.cli.compare import stored_certificates
     from convdyno.errors import NothingMeasured
+    from convdyno.report.cells import gather
     from convdyno.report.charts import script, script_meanwhile
-    from convdyno.report.content import make_content
-    from convdyno.report.csv import Lines
-    from convdyno.report.entries import gather
+    from convdyno.report.csv import as_csv
+    from convdyno.report.report_model import make_report
 
     if not any((html, svg, png, csv, markdown, bencher, as_json)):
         html = PAGE
-    rows: dict[str, dict[str, Any]] = {}
     with ExitStack() as kept:
         library = kept.enter_context(script_meanwhile()) if html else script
-        table = StringIO()
-        lines = Lines(table)
-
-        def each(row: Row) -> None:
-            if csv:
-                lines.write(row)
-            if as_json:
-                rows[row.id] = row.to_data()
-
-        found = gather(results or [Path("results")], where or [], each)
+        found = gather(results or [Path("results")], where or [])
         for sentence in found.skipped:
             typer.echo(f"skipped: {sentence}", err=True)
-        if not found.entries and not found.trainings:
+        if not found.cells and not found.trainings:
             places = ", ".join(map(str, results or [Path("results")]))
             raise NothingMeasured(f"there is nothing to report in {places}")
-        content = make_content(found, stored_certificates(found.stores))
-        written = [write_file(csv, table.getvalue())] if csv else []
-        written += _texts(content, html, markdown, bencher, title, library)
-    written += _pictures(content, svg, png)
+        model = make_report(found, stored_certificates(found.stores))
+        written = [write_file(csv, as_csv(found.cells))] if csv else []
+        written += _texts(model, html, markdown, bencher, title, library)
+    written += _pictures(model, svg, png)
     if as_json:
-        from convdyno.report.document import to_json
-        from convdyno.report.report_document import document
+        from convdyno.report.bench_json import to_json
+        from convdyno.report.report_json import report_document
 
-        typer.echo(to_json(document(content, rows, repeating)))
+        typer.echo(to_json(report_document(model, repeating)))
     else:
         typer.echo("written: " + ", ".join(map(str, written)))
 
 
-def repeating(entry: Entry) -> str:
+def repeating(cell: Cell) -> str:
     """The command that measures a cell again; where a place is part of it, its run's own."""
     from convdyno.cli.words import bench_words
 
-    trial = entry.trial
-    if entry.command and (trial.hosts > 1 or trial.slurm or trial.staged):
-        return entry.command
+    trial = cell.trial
+    if cell.command and (trial.hosts > 1 or trial.slurm or trial.staged):
+        return cell.command
     return shlex.join(["convdyno", "bench", *bench_words(trial, ladder=trial.rung != "source")])
 
 
 def _texts(
-    content: Content, html: Path | None, markdown: Path | None, bencher: Path | None, title: str,
+    model: ReportModel, html: Path | None, markdown: Path | None, bencher: Path | None, title: str,
     library: Callable[[], str],
 ) -> list[Path]:  # fmt: skip
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
     from convdyno.report.figures import figures
     from convdyno.report.markdown import markdown as as_markdown
     from convdyno.report.page import page
-    from convdyno.report.report_document import bencher as as_bencher
+    from convdyno.report.report_json import bencher as as_bencher
 
     written = []
     if html is not None:
-        charts = figures(content, _activations)
-        written.append(write_file(html, page(content, charts, repeating, title, library)))
+        charts = figures(model, _activations)
+        written.append(write_file(html, page(model, charts, repeating, title, library)))
     if markdown is not None:
-        written.append(write_file(markdown, as_markdown(content, repeating, title)))
+        written.append(write_file(markdown, as_markdown(model, repeating, title)))
     if bencher is not None:
-        written.append(write_file(bencher, to_json(as_bencher(content.latest))))
+        written.append(write_file(bencher, to_json(as_bencher(model.latest))))
     return written
 
 
-def _pictures(content: Content, svg: Path | None, png: Path | None) -> list[Path]:
+def _pictures(model: ReportModel, svg: Path | None, png: Path | None) -> list[Path]:
     """The charts as files, each by its own name."""
     if svg is None and png is None:
         return []
@@ -136,7 +124,7 @@ def _pictures(content: Content, svg: Path | None, png: Path | None) -> list[Path
     from convdyno.report.figures import figures
 
     written = []
-    for figure in figures(content, _activations):
+    for figure in figures(model, _activations):
         if svg is not None:
             written.append(write_file(svg / f"{figure.name}.svg", charts.svg(figure)))
         if png is not None:

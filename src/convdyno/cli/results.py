@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,11 +43,12 @@ Where = Annotated[
 def list_(out: Out = Path("results"), where: Where = None, as_json: AsJson = False) -> None:
     """One line for each record, oldest first."""
     if as_json:
-        from convdyno.report.document import to_json
-        from convdyno.report.rows import row
+        from convdyno.report.bench_json import to_json
+        from convdyno.report.cell import cell_of
+        from convdyno.report.columns import cell_data
 
-        rows = [row(record) for record in _records(out, where)]
-        typer.echo(to_json({"records": [r.to_data() for r in rows]}))
+        cells = map(cell_of, _records(out, where))
+        typer.echo(to_json({"records": [cell_data(cell) for cell in cells]}))
         return
     from convdyno.report.listing import lines
 
@@ -62,15 +62,15 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """One record: everything that was measured, and how to repeat it."""
+    from convdyno.report.cell import cell_of
     from convdyno.report.console import Screen
-    from convdyno.report.rows import row
     from convdyno.results.store import Store
 
     record = Store(out).find(record_id)
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
     else:
-        Screen().record(record, row(record))
+        Screen().record(record, cell_of(record))
 
 
 @app.command("csv", epilog=EXAMPLES)
@@ -86,18 +86,16 @@ def csv(
     import datetime
 
     from convdyno.cli.files import write_file
-    from convdyno.report.csv import write_csv
-    from convdyno.report.rows import row
+    from convdyno.report.cell import cell_of
+    from convdyno.report.csv import as_csv, write_csv
 
-    rows = map(row, _records(out, where))
+    cells = map(cell_of, _records(out, where))
     if to is None:
-        write_csv(rows, sys.stdout)
+        write_csv(cells, sys.stdout)
         return
     if to.is_dir():
         to = to / f"{datetime.date.today()}-results.csv"
-    table = StringIO()
-    write_csv(rows, table)
-    write_file(to, table.getvalue())
+    write_file(to, as_csv(cells))
 
 
 @app.command("archive", epilog=EXAMPLES)
@@ -106,8 +104,8 @@ def archive(out: Out = Path("results"), where: Where = None, as_json: AsJson = F
 
     That folder is a results folder like any other. What is being measured now stays.
     """
-    from convdyno.report.document import to_json
-    from convdyno.report.words import noun
+    from convdyno.report.bench_json import to_json
+    from convdyno.report.format import noun
     from convdyno.results.archive import archive
     from convdyno.results.claims import holders
     from convdyno.results.machines import cell_name
@@ -147,7 +145,7 @@ def merge(
     Every record stays as it is and knows its machine: unlike machines are never averaged. A second
     time changes nothing.
     """
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
     from convdyno.results import merge as merging
     from convdyno.results.store import Store
 
@@ -175,7 +173,7 @@ def _merged_data(one: Merged) -> dict[str, Any]:
 
 
 def _merged_lines(one: Merged) -> list[str]:
-    from convdyno.report.words import noun
+    from convdyno.report.format import noun
 
     lines = [
         f"{one.source}: {noun(len(one.added), 'record')} added, {len(one.updated)} brought up to "

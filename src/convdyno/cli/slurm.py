@@ -32,7 +32,7 @@ PASSED_ON = ("within", "budget", "rounds", "watchdog", "rank_timeout")
 def bench_jobs(given: dict[str, Any]) -> None:
     """Submit the cells of `bench` as jobs; wait for them and report, unless detached."""
     from convdyno.cli.jobs import report, runs_document
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
 
     out: Path = given["out"]
     quiet = given["as_json"]
@@ -54,7 +54,7 @@ def bench_jobs(given: dict[str, Any]) -> None:
 def submit(planned: Sequence[tuple[Order, list[Trial], dict[str, Any]]]) -> JobRun:
     """Give trials to Slurm, each list of them as a job, measured as the options beside it say."""
     from convdyno.launch import slurm
-    from convdyno.report.words import noun
+    from convdyno.report.format import noun
     from convdyno.results.jobs import new_run
     from convdyno.results.store import Store
 

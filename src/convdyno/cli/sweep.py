@@ -190,8 +190,8 @@ def _announce(run: SweepRun, wanted: Sweep, out: Path, quiet: bool) -> None:
 def _show(run: SweepRun, wanted: Sweep, as_json: bool) -> None:
     """Every trial of the plan, in the order in which it would be run."""
     from convdyno.cli.words import bench_words
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
     from convdyno.report.sweep import plan_document, plan_lines
 
     agenda, groups = run.agenda, run.groups()
@@ -223,8 +223,8 @@ def _show(run: SweepRun, wanted: Sweep, as_json: bool) -> None:
 
 def _report(run: SweepRun, wanted: Sweep, out: Path, as_json: bool) -> None:
     """Print how everything stands, and end with the exit code that it deserves."""
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
     from convdyno.report.sweep import left_words, outcome_document, outcome_lines, outcome_table
     from convdyno.results.store import read_record
 

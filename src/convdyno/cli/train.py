@@ -139,7 +139,7 @@ def train(
     from convdyno.cli.follow import run
     from convdyno.cli.recipe import make_training
     from convdyno.cli.where import launcher
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
     from convdyno.report.training import Watcher, document, summary
     from convdyno.trial.training import Watching
 

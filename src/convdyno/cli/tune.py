@@ -51,8 +51,8 @@ def tune(
     from convdyno.cli.largest import with_room
     from convdyno.cli.preset import explicit
     from convdyno.launch.local import Here
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
     from convdyno.results import machines
     from convdyno.results.preset import check_name, own_folder
 
