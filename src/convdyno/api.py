@@ -52,7 +52,7 @@ class Result:
         return [cell_of(record) for record in self.records]
 
     @cached_property
-    def pairs(self) -> list[Pair]:
+    def _pairs(self) -> list[Pair]:
         """All cells that differ in one thing, compared."""
         return compare_cells(self.rows, self._certificates)
 
@@ -60,7 +60,7 @@ class Result:
     def compared(self) -> list[Compared]:
         """The same as two cells by their number, and their ratio."""
         numbers = {cell.id: number for number, cell in enumerate(self.rows)}
-        return [(numbers[pair.a.id], numbers[pair.b.id], pair.found) for pair in self.pairs]
+        return [(numbers[pair.a.id], numbers[pair.b.id], pair.found) for pair in self._pairs]
 
     @cached_property
     def ladders(self) -> list[Climbed]:
@@ -86,7 +86,7 @@ class Result:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        Screen(text).bench(self.rows, self.pairs, self.ladders, self.curves)
+        Screen(text).bench(self.rows, self._pairs, self.ladders, self.curves)
         return text.getvalue().rstrip()
 
     __repr__ = __str__
@@ -100,7 +100,7 @@ class Result:
             for one in self.rows
         ]
         minded = dict.fromkeys(warning for one in self.rows for warning in one.warnings)
-        lines = [pair.sentence for pair in self.pairs]
+        lines = [pair.sentence for pair in self._pairs]
         lines += [f"mind: {warning}" for warning in minded]
         return html_table(cells) + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
 
