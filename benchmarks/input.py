@@ -27,7 +27,7 @@ import numpy as np
 from input_party import BATCH
 from side_by_side import Ratio
 
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 
 IMAGES = 768
 SHARDS = 4
@@ -125,8 +125,8 @@ class Party:
 
 def make_set(folder: Path, photographs: Path) -> str:
     """The images as files and as TFRecord; says what they are."""
-    from convdyno.data.example import Picture, build_example
-    from convdyno.data.make import MadeSet
+    from convdyno.data.fake_photos import MadeSet
+    from convdyno.data.tf_example import Picture, build_example
     from convdyno.data.tfrecord import RecordWriter
 
     paths = sorted(p for p in photographs.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg"))
@@ -180,7 +180,7 @@ def ratio(a: list[float], b: list[float]) -> Ratio:
     """How many times as fast a is, from rounds in which both were timed."""
     logs = np.log(np.array(a) / np.array(b))
     error = float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    reach = student.quantile(0.975, len(logs) - 1) * error
+    reach = t_distribution.quantile(0.975, len(logs) - 1) * error
     mean = float(np.mean(logs))
     return Ratio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(logs))
 

@@ -27,8 +27,8 @@ LEAD = 4
 def ours(folder: Path, threads: int, how: dict[str, Any]) -> Iterator[Any]:
     """convdyno's pipeline from TFRecord files."""
     from convdyno.data.augment import Transform
+    from convdyno.data.detect import open_source
     from convdyno.data.pipeline import Pipeline
-    from convdyno.data.recognise import open_source
 
     decoder = how.pop("decoder")
     source = open_source(str(folder / "records"), "train")
@@ -40,10 +40,10 @@ def ours(folder: Path, threads: int, how: dict[str, Any]) -> Iterator[Any]:
 
 def tf_data(folder: Path, threads: int, how: dict[str, Any]) -> Iterator[Any]:
     """tf.data from the same TFRecord files."""
-    from convdyno.engines.tensorflow.loader import Look, record_batches
+    from convdyno.engines.tensorflow.loader import Treatment, record_batches
 
     files = sorted((folder / "records").glob("train-*"))
-    look = Look((SIZE, SIZE), **how)
+    look = Treatment((SIZE, SIZE), area=(0.1, 1.0), aspect=(0.8, 1.25), **how)
     # A small shuffle: filling a larger one would be the first thing that is timed.
     return record_batches(files, look, batch=BATCH, threads=threads, shuffled=2 * BATCH)
 
@@ -52,13 +52,13 @@ def torch(folder: Path, threads: int, how: dict[str, Any]) -> Iterator[Any]:
     """torch's DataLoader and Pillow from the same images as files."""
     import torch as framework
 
-    from convdyno.engines.torch.loader import Look, file_batches
+    from convdyno.engines.torch.loader import Treatment, file_batches
 
     framework.set_num_threads(1)
     items = [(str(f), 0) for f in sorted((folder / "files").iterdir())]
     # On one core a worker process only adds copying.
     workers = 0 if threads == 1 else threads
-    return file_batches(items, Look((SIZE, SIZE), **how), batch=BATCH, workers=workers)
+    return file_batches(items, Treatment((SIZE, SIZE), **how), batch=BATCH, workers=workers)
 
 
 def whole(folder: Path, threads: int, how: dict[str, Any]) -> Iterator[Any]:

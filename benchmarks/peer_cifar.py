@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from convdyno.data.recognise import open_source
-from convdyno.data.source import Arrays
+from convdyno.data.detect import open_source
+from convdyno.data.source import DecodedImages
 from convdyno.trial.recipes import find
 
 RECIPE = find("cifar-fast")
@@ -56,7 +56,7 @@ def resnet20() -> nn.Module:
 def loaded(folder: str, split: str) -> tuple[Tensor, Tensor]:
     """All images of a split in memory, from -1 to 1."""
     source = open_source(folder, split)  # type: ignore[arg-type]
-    assert isinstance(source, Arrays)
+    assert isinstance(source, DecodedImages)
     pixels = torch.from_numpy(source.images).permute(0, 3, 1, 2).float() / 127.5 - 1
     return pixels.contiguous(), torch.from_numpy(source.labels).long()
 

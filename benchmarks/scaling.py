@@ -24,8 +24,8 @@ import numpy as np
 from side_by_side import BLOCK_SECONDS, Ratio
 
 from convdyno.launch.local import Here
-from convdyno.run.share import free_ports
-from convdyno.stats import student
+from convdyno.run.pinning import free_ports
+from convdyno.stats import t_distribution
 from convdyno.trial.spec import make_trial
 from convdyno.zoo.registry import find
 
@@ -116,7 +116,7 @@ def compare(engine: str, network: str, batch: int, limit: float) -> Ratio:
             a1, b1, b2, a2 = (rate() for rate in (ours, bare, bare, ours))
             logs.append(math.log(a1 * a2 / (b1 * b2)) / 2)
     mean, error = float(np.mean(logs)), float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    reach = student.quantile(0.975, len(logs) - 1) * error
+    reach = t_distribution.quantile(0.975, len(logs) - 1) * error
     return Ratio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(logs))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 
 BLOCK_SECONDS = 0.3
 
@@ -45,7 +45,7 @@ def race(a: Callable[[], object], b: Callable[[], object], seconds: float) -> Ra
         logs.append(math.log((b1 + b2) / (a1 + a2)))
     gc.enable()
     mean, error = float(np.mean(logs)), float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    reach = student.quantile(0.975, len(logs) - 1) * error
+    reach = t_distribution.quantile(0.975, len(logs) - 1) * error
     return Ratio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(logs))
 
 

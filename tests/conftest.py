@@ -1,5 +1,9 @@
 """What many tests use."""
 
+# isort: off
+from hermetic import pytest_sessionfinish, pytest_terminal_summary  # Before anything else.
+# isort: on
+
 import json
 import subprocess
 import sys
@@ -8,6 +12,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+
+__all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]
 
 # The same examples every time: a test that fails, fails again; and no deadline on a busy machine.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -4,28 +4,28 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from convdyno.run.huddle import Huddle
-from convdyno.run.share import free_ports
+from convdyno.run.pinning import free_ports
+from convdyno.run.ranks import Ranks
 from convdyno.trial.world import World
 
 
-def together(size: int, act: Callable[[World, Huddle], Any]) -> list[Any]:
+def together(size: int, act: Callable[[Ranks], Any]) -> list[Any]:
     """What each of several ranks comes to: a value, or the error that it ended with."""
     meeting = f"127.0.0.1:{free_ports(1)[0]}"
     found: dict[int, Any] = {}
 
     def run(world: World) -> None:
-        huddle = Huddle(world, patience=20)
+        ranks = Ranks(world, patience=20)
         try:
-            found[world.rank] = act(world, huddle)
+            found[world.rank] = act(ranks)
         except Exception as problem:
             found[world.rank] = problem
         finally:
-            huddle.close()
+            ranks.close()
 
     worlds = [World(rank=r, size=size, huddle=meeting, token="ours") for r in range(size)]
     threads = [threading.Thread(target=run, args=(world,)) for world in worlds]
-    for thread in threads:
+    for thread in reversed(threads):  # Rank 0 comes last: the others must wait for it.
         thread.start()
     for thread in threads:
         thread.join(60)

@@ -10,7 +10,7 @@ def tensorflow() -> Any:
     registry.load("tensorflow")
     import tensorflow as framework
 
-    from convdyno.engines.tensorflow.device import start_runtime
+    from convdyno.engines.frameworks.tensorflow.device import start_runtime
 
     start_runtime(1, "cpu")
     return framework

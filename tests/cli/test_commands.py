@@ -141,6 +141,7 @@ def test_every_command_has_help_with_examples(path: tuple[str, ...]) -> None:
     assert outcome.exit_code == 0
     _, _, examples = outcome.output.partition("Examples:")
     assert f"convdyno {' '.join(path)}" in examples
+    assert "\b" not in outcome.output
 
 
 def test_help_is_a_process_that_ends_well(convdyno: Any) -> None:

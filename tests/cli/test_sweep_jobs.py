@@ -12,7 +12,7 @@ from convdyno.results import claims
 from convdyno.results.jobs import Job, JobRun, new_run
 from convdyno.results.machines import cell_name
 from convdyno.results.store import Store
-from convdyno.stage.agenda import Agenda, Planned
+from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.trial.spec import Trial
 
 TRIAL = Trial(network="deepmnist", engine="clockwork", batch=50, slurm="GPU/k80")
@@ -33,17 +33,17 @@ def cancelled(run: JobRun, out: Path, quiet: bool) -> JobRun:
 
 
 @pytest.fixture
-def agenda(tmp_path: Path) -> Agenda:
+def agenda(tmp_path: Path) -> SweepPlan:
     Store(tmp_path).prepare()
-    return Agenda([Planned(TRIAL)], "fast")
+    return SweepPlan([PlannedTrial(TRIAL)], "fast")
 
 
 @pytest.fixture
-def sweep(agenda: Agenda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+def sweep(agenda: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Run the jobs of the agenda, all of which are cancelled; how many runs were submitted."""
     runs: list[Any] = []
 
-    def submit(missing: list[Planned], *_: Any) -> JobRun:
+    def submit(missing: list[PlannedTrial], *_: Any) -> JobRun:
         runs.append(missing)
         return submitted(tmp_path)
 
@@ -60,7 +60,7 @@ def sweep(agenda: Agenda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
 
 
 def test_a_job_that_ended_without_a_result_is_the_reason(
-    agenda: Agenda, sweep: Callable[[], int]
+    agenda: SweepPlan, sweep: Callable[[], int]
 ) -> None:
     assert sweep() == 1
     assert agenda.planned[0].standing == "interrupted"
@@ -84,7 +84,7 @@ def test_what_another_sweep_has_just_submitted_is_waited_for(
 
 
 def test_what_another_sweep_is_submitting_is_elsewhere(
-    agenda: Agenda, sweep: Callable[[], int], tmp_path: Path
+    agenda: SweepPlan, sweep: Callable[[], int], tmp_path: Path
 ) -> None:
     taken = claims.claim(tmp_path, CELL, 60)
     assert isinstance(taken, claims.Claim)

@@ -17,7 +17,7 @@ import pytest
 import runs
 from tensorboardX.proto.event_pb2 import Event
 
-from convdyno.blueprint.portable import read_header
+from convdyno.blueprint.weight_file import read_header
 from convdyno.results.runs import claimed, read_run
 from convdyno.run.checkpoint import standing_of
 

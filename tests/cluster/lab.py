@@ -18,6 +18,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,7 +205,8 @@ class Lab:
         (folder / "sshd_config").write_text(
             f"ListenAddress {host.address}\nHostKey {folder}/host_key\n"
             f"AuthorizedKeysFile {self.folder}/key.pub\nPidFile none\nUsePAM no\nStrictModes no\n"
-            "PasswordAuthentication no\nPermitRootLogin yes\nSetEnv HOME=/srv\n"
+            "PasswordAuthentication no\nPermitRootLogin yes\n"
+            f"SetEnv HOME=/srv TMPDIR={tempfile.gettempdir()}\n"
             "MaxStartups 100\nMaxSessions 100\n"
         )
         daemon = found("sshd") or "sshd"  # It insists on its absolute path.

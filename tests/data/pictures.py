@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageFile
 
-from convdyno.data.source import Arrays, Example, Facts, Labels, Pixels
+from convdyno.data.source import DecodedImages, Example, Facts, Labels, Pixels
 from convdyno.errors import BadData
 
 # Pillow writes a progressive JPEG through one buffer, which is small for noise.
@@ -70,9 +70,9 @@ def photos(count: int, height: int = 60, width: int = 72) -> Memory:
     return Memory([encoded(photo(height, width, seed)) for seed in range(count)])
 
 
-def arrays(count: int, size: int = 8, channels: int = 3) -> Arrays:
+def arrays(count: int, size: int = 8, channels: int = 3) -> DecodedImages:
     """Decoded images; each holds its number in its first pixel."""
     images = np.random.default_rng(0).integers(0, 256, (count, size, size, channels), np.uint8)
     labels: Labels = np.arange(count, dtype=np.int64)
     facts = Facts("cifar10-binary", Path("mem"), "train", count, (), images.shape[1:], 0)
-    return Arrays(facts, images, labels)
+    return DecodedImages(facts, images, labels)

@@ -18,8 +18,8 @@ from convdyno.data.augment import (
     usual,
     with_channels,
 )
-from convdyno.data.chance import Dice, shuffled, uniforms
 from convdyno.data.colour import Tint, distort, distort_exactly, room_for, tint
+from convdyno.data.counter_rng import Dice, shuffled, uniforms
 from convdyno.errors import UnknownName
 
 sizes = st.integers(1, 700)

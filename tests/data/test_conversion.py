@@ -15,8 +15,8 @@ from PIL import Image
 from small_sets import cifar, encoded, mnist, photos, picture
 
 from convdyno.data.convert import JOURNAL, Options, Written, convert
-from convdyno.data.example import Picture, build_example
-from convdyno.data.recognise import open_source, recognise
+from convdyno.data.detect import open_source, recognise
+from convdyno.data.tf_example import Picture, build_example
 from convdyno.data.tfrecord import RecordWriter
 from convdyno.errors import BadData, UsageError
 
@@ -218,7 +218,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_bytes(tmp_path: Path, to: s
     code = (
         "import sys; from pathlib import Path\n"
         "from convdyno.data.convert import Options, convert\n"
-        "from convdyno.data.recognise import recognise\n"
+        "from convdyno.data.detect import recognise\n"
         f"options = Options(to={to!r}, shards={shards})\n"
         "convert(recognise(sys.argv[1]), Path(sys.argv[2]), options, 'here')"
     )

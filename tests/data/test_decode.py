@@ -83,8 +83,8 @@ def test_both_decoders_resize_alike_to_one_level(out, resize):
 @needs_native
 @pytest.mark.parametrize("channels", [1, 3])
 def test_both_decoders_distort_colours_alike(channels):
-    from convdyno.data.chance import Dice
     from convdyno.data.colour import tint
+    from convdyno.data.counter_rng import Dice
 
     for seed in range(8):
         results = []

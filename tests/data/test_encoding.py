@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, JpegImagePlugin
 
-from convdyno.data.picture import encode
+from convdyno.data.encoded_image import encode
 
 
 @pytest.mark.parametrize("side, sampling", [(32, 0), (63, 0), (64, 2), (200, 2)])

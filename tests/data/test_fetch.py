@@ -16,8 +16,8 @@ import pytest
 from small_sets import cifar, mnist
 
 from convdyno.data import fetch
+from convdyno.data.detect import open_source
 from convdyno.data.fetch import KNOWN, download, get
-from convdyno.data.recognise import open_source
 from convdyno.errors import BadData, UnknownName, UsageError
 
 

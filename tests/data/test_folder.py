@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from small_sets import encoded, photos, picture
 
+from convdyno.data.detect import open_source, recognise
 from convdyno.data.folder import Pictures
-from convdyno.data.recognise import open_source, recognise
 from convdyno.errors import BadData
 
 

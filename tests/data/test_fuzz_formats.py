@@ -21,13 +21,19 @@ from small_sets import (
 )
 
 from convdyno.data.cifar import find_cifar
-from convdyno.data.example import Picture, build_example, find_filename, find_label, parse_example
+from convdyno.data.detect import recognise
+from convdyno.data.encoded_image import check_whole, read_header
 from convdyno.data.files import Blob
 from convdyno.data.idx import read_idx
-from convdyno.data.matlab import read_synsets
-from convdyno.data.pickled import read_pickled
-from convdyno.data.picture import check_whole, read_header
-from convdyno.data.recognise import recognise
+from convdyno.data.imagenet_meta import read_synsets
+from convdyno.data.safe_pickle import read_pickled
+from convdyno.data.tf_example import (
+    Picture,
+    build_example,
+    find_filename,
+    find_label,
+    parse_example,
+)
 from convdyno.data.tfrecord import RecordFile, RecordWriter
 from convdyno.errors import BadData
 

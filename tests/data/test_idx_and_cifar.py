@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from small_sets import cifar, cifar_arrays, idx, mnist, packed, planes, python2_pickle
 
-from convdyno.data.pickled import read_pickled
-from convdyno.data.recognise import open_source, recognise, splits
-from convdyno.data.source import Arrays
+from convdyno.data.detect import open_source, recognise, splits
+from convdyno.data.safe_pickle import read_pickled
+from convdyno.data.source import DecodedImages
 from convdyno.errors import BadData
 
 
-def opened(path: Path, split: str = "train") -> Arrays:
+def opened(path: Path, split: str = "train") -> DecodedImages:
     source = open_source(str(path), split)  # type: ignore[arg-type]
-    assert isinstance(source, Arrays)
+    assert isinstance(source, DecodedImages)
     return source
 
 

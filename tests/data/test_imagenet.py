@@ -9,8 +9,8 @@ from PIL import Image
 from small_sets import DEVKIT_NUMBERS, SYNSETS, encoded, imagenet, imagenet_files, packed, picture
 
 from convdyno.data.convert import Options, convert
+from convdyno.data.detect import open_source, recognise
 from convdyno.data.folder import Pictures
-from convdyno.data.recognise import open_source, recognise
 from convdyno.errors import BadData
 
 

@@ -14,8 +14,8 @@ import pytest
 from pictures import Memory, arrays, encoded, photo, photos
 
 from convdyno.data.augment import Transform
-from convdyno.data.damage import Tolerance
-from convdyno.data.pipeline import Pipeline, Position, Schedule
+from convdyno.data.pipeline import BatchOrder, Pipeline, Position
+from convdyno.data.tolerance import Tolerance
 from convdyno.errors import BadData, UsageError
 
 IMAGE = (16, 16, 3)
@@ -73,16 +73,16 @@ def test_training_goes_on_where_it_was_left():
     ("count", "batch", "size"), [(24, 2, 3), (25, 4, 2), (7, 7, 1), (100, 3, 4)]
 )
 def test_ranks_share_an_epoch_without_overlap(count, batch, size):
-    ranks = [Schedule(count, batch, endless=True, seed=1, rank=r, size=size) for r in range(size)]
+    ranks = [BatchOrder(count, batch, endless=True, seed=1, rank=r, size=size) for r in range(size)]
     for epoch in (0, 3):
         seen = [e for s in ranks for b in range(s.batches) for e in s.examples(Position(epoch, b))]
         assert len(seen) == len(set(seen)) == count // (batch * size) * batch * size
 
 
 def test_over_all_ranks_the_examples_of_a_step_do_not_depend_on_their_number():
-    whole = Schedule(40, 8, endless=True, seed=2).examples(Position(1, 2))
+    whole = BatchOrder(40, 8, endless=True, seed=2).examples(Position(1, 2))
     parts = [
-        Schedule(40, 2, endless=True, seed=2, rank=r, size=4).examples(Position(1, 2))
+        BatchOrder(40, 2, endless=True, seed=2, rank=r, size=4).examples(Position(1, 2))
         for r in range(4)
     ]
     assert np.array_equal(whole, np.concatenate(parts))

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from real_sets import real
 
+from convdyno.data.detect import open_source
 from convdyno.data.fetch import get
-from convdyno.data.recognise import open_source
-from convdyno.data.source import Arrays
+from convdyno.data.source import DecodedImages
 
 
-def opened(path: Path, split: str) -> Arrays:
+def opened(path: Path, split: str) -> DecodedImages:
     source = open_source(str(path), split)  # type: ignore[arg-type]
-    assert isinstance(source, Arrays)
+    assert isinstance(source, DecodedImages)
     return source
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pictures import photos
 
 from convdyno.data.augment import Transform
-from convdyno.data.pipeline import Pipeline, Position, Schedule
+from convdyno.data.pipeline import BatchOrder, Pipeline, Position
 
 numbers = {
     "count": st.integers(1, 120), "batch": st.integers(1, 9), "size": st.integers(1, 7),
@@ -18,9 +18,9 @@ numbers = {
 def test_a_step_of_all_ranks_is_the_step_of_one_with_the_whole_batch(
     count: int, batch: int, size: int, seed: int, epoch: int
 ) -> None:
-    one = Schedule(count, batch * size, endless=True, seed=seed)
+    one = BatchOrder(count, batch * size, endless=True, seed=seed)
     ranks = [
-        Schedule(count, batch, endless=True, seed=seed, rank=r, size=size) for r in range(size)
+        BatchOrder(count, batch, endless=True, seed=seed, rank=r, size=size) for r in range(size)
     ]
     assert {rank.batches for rank in ranks} == {one.batches}
     for number in range(one.batches):
@@ -34,7 +34,7 @@ def test_a_step_of_all_ranks_is_the_step_of_one_with_the_whole_batch(
 def test_in_evaluation_every_example_comes_once_over_all_ranks(
     count: int, batch: int, size: int, seed: int
 ) -> None:
-    ranks = [Schedule(count, batch, endless=False, rank=r, size=size) for r in range(size)]
+    ranks = [BatchOrder(count, batch, endless=False, rank=r, size=size) for r in range(size)]
     shares = [
         [e for n in range(rank.batches) for e in rank.examples(Position(0, n)).tolist()]
         for rank in ranks

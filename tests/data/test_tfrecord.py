@@ -10,8 +10,8 @@ from small_sets import encoded, photos, picture
 
 from convdyno.data import tfrecord
 from convdyno.data.convert import Options, convert
-from convdyno.data.example import Picture, build_example, find_label, parse_example
-from convdyno.data.recognise import open_source, recognise
+from convdyno.data.detect import open_source, recognise
+from convdyno.data.tf_example import Picture, build_example, find_label, parse_example
 from convdyno.data.tfrecord import RecordFile, Records, RecordWriter
 from convdyno.errors import BadData
 
@@ -20,7 +20,7 @@ READ_BY_TENSORFLOW = """
 import json, sys
 from pathlib import Path
 if sys.argv[2] == "before":
-    from convdyno.data.recognise import open_source
+    from convdyno.data.detect import open_source
     open_source(sys.argv[1], "train").read(0)
 import tensorflow as tf
 keys = {
@@ -67,7 +67,7 @@ for split, labels in (("train", [2, 1, 3]), ("validation", [2])):
             }
             example = tf.train.Example(features=tf.train.Features(feature=keys))
             writer.write(example.SerializeToString())
-from convdyno.data.recognise import open_source
+from convdyno.data.detect import open_source
 print(open_source(sys.argv[1], "train").read(0).label)
 """
 

@@ -14,6 +14,7 @@ import pytest
 import sameness
 from miniatures import MINIATURES, dropping, grouped, host_batch, lively_weights, plain, small
 from miniatures import with_auxiliary as auxiliary
+from peaks import check_probes
 from sameness import assert_close, same
 
 from convdyno.blueprint.graph import Blueprint
@@ -332,15 +333,10 @@ def test_running_out_of_memory_is_recognised():
     assert not engine.out_of_memory(RuntimeError("shapes do not match"))
 
 
-@pytest.mark.slow
-def test_probes_are_pure_work():
-    session = open_session(plain(), precision="bf16")
-    found = session.probes()
-    assert [probe.kind for probe in found] == ["matmul", "conv", "copy"]
-    for probe in found:
-        probe.run()
-        assert probe.work > 1e6
-    session.wait()
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
+def test_probes_are_pure_work(precision):
+    session = open_session(plain(), precision=precision)
+    check_probes(session)
     assert session.memory_bytes() is None
 
 

@@ -12,11 +12,12 @@ from jax import numpy as jnp
 from jax_sessions import open_session
 from miniatures import MINIATURES, dropping, host_batch, lively_weights, plain, residual
 from miniatures import with_auxiliary as auxiliary
+from peaks import check_probes
 
 from convdyno.blueprint.draft import Draft
-from convdyno.engines import processor, registry
+from convdyno.engines import cpu, registry
 from convdyno.engines.contract import Optimiser, normalise
-from convdyno.engines.jax import lower, rules
+from convdyno.engines.jax import lower, optimiser
 from convdyno.errors import Refused
 
 
@@ -142,7 +143,7 @@ def test_a_dynamic_loss_scale_skips_the_step_that_overflows():
     before, batch = session.weights(), session.place(*host_batch(plain()))
     session.train_step(batch)
     assert same(session.weights(), before)
-    assert float(session._state.scale.value) == rules.SCALE_AT_FIRST / 2
+    assert float(session._state.scale.value) == optimiser.SCALE_AT_FIRST / 2
     for _ in range(16):
         session.train_step(batch)
     assert not same(session.weights(), before)
@@ -150,11 +151,11 @@ def test_a_dynamic_loss_scale_skips_the_step_that_overflows():
 
 
 def test_a_dynamic_loss_scale_grows_after_enough_good_steps():
-    scale = rules.at_first()
-    for _ in range(rules.SCALE_PATIENCE - 1):
-        scale = rules.LossScale(scale.value, scale.good + 1)
-    assert rules.rescale(scale, jnp.bool_(True)) == (2 * rules.SCALE_AT_FIRST, 0)
-    assert rules.rescale(scale, jnp.bool_(False)) == (rules.SCALE_AT_FIRST / 2, 0)
+    scale = optimiser.at_first()
+    for _ in range(optimiser.SCALE_PATIENCE - 1):
+        scale = optimiser.LossScale(scale.value, scale.good + 1)
+    assert optimiser.rescale(scale, jnp.bool_(True)) == (2 * optimiser.SCALE_AT_FIRST, 0)
+    assert optimiser.rescale(scale, jnp.bool_(False)) == (optimiser.SCALE_AT_FIRST / 2, 0)
 
 
 def test_the_rate_can_be_changed():
@@ -244,7 +245,7 @@ def test_threads_are_those_of_the_trial(threads):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert f"threads={threads}" in done.stdout, done.stderr
-    assert ("3 threads share" in done.stdout) == (threads > processor.cores())
+    assert ("3 threads share" in done.stdout) == (threads > cpu.cores())
 
 
 def test_weights_of_another_network_are_refused():
@@ -269,10 +270,5 @@ def test_running_out_of_memory_is_recognised():
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_probes_are_pure_work(precision):
     session = open_session(plain(), precision=precision, mode="infer")
-    found = session.probes()
-    assert [probe.kind for probe in found] == ["matmul", "conv", "copy"]
-    for probe in found:
-        probe.run()
-        session.wait()
-        assert probe.work > 1e6
+    check_probes(session)
     assert session.memory_bytes() is None

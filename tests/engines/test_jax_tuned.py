@@ -9,7 +9,7 @@ from jax_sessions import open_session
 from miniatures import MINIATURES, host_batch, lively_weights, plain, residual
 
 from convdyno.blueprint.ops import Conv, Norm, Pool
-from convdyno.engines import processor, reference
+from convdyno.engines import cpu, reference
 from convdyno.engines.contract import normalise
 from convdyno.engines.jax import lower, tuned
 from convdyno.errors import Refused
@@ -192,6 +192,6 @@ def test_there_are_none_in_fp16():
 
 def test_emulated_bf16_is_a_warning(monkeypatch):
     for features, expected in (("avx2 avx512_bf16", 0), ("avx2", 1)):
-        monkeypatch.setattr(processor, "features", lambda text=features: set(text.split()))
+        monkeypatch.setattr(cpu, "features", lambda text=features: set(text.split()))
         session = open_session(plain(), kernels="tuned", precision="bf16", mode="infer")
         assert len([w for w in session.settings.warnings if "bf16 is emulated" in w]) == expected

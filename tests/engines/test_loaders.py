@@ -46,14 +46,14 @@ def evaluated(batches) -> list[int]:
 def test_torch_reads_files(items, workers, jitter):
     from convdyno.engines.torch import loader
 
-    look = loader.Look(SIZE, jitter=jitter)
+    look = loader.Treatment(SIZE, jitter=jitter)
     check(loader.file_batches(items, look, batch=4, workers=workers), 5, 4)
 
 
 def test_torch_evaluates_each_image_once(items):
     from convdyno.engines.torch import loader
 
-    look = loader.Look(SIZE, train=False)
+    look = loader.Treatment(SIZE, train=False)
     assert evaluated(loader.file_batches(items, look, batch=4)) == sorted(n for _, n in items)
 
 
@@ -61,7 +61,7 @@ def test_torch_reads_arrays():
     from convdyno.engines.torch import loader
 
     images = np.random.default_rng(0).integers(0, 256, (9, 16, 16, 3), np.uint8)
-    check(loader.array_batches(images, np.arange(9), loader.Look(SIZE), batch=4), 3, 4)
+    check(loader.array_batches(images, np.arange(9), loader.Treatment(SIZE), batch=4), 3, 4)
 
 
 @pytest.mark.parametrize("jitter", [False, True])
@@ -69,7 +69,7 @@ def test_tensorflow_reads_files(items, jitter):
     tensorflow()
     from convdyno.engines.tensorflow import loader
 
-    look = loader.Look(SIZE, jitter=jitter)
+    look = loader.Treatment(SIZE, jitter=jitter)
     check(loader.file_batches(items, look, batch=4, threads=1), 5, 4)
 
 
@@ -77,7 +77,7 @@ def test_tensorflow_evaluates_each_image_once(items):
     tensorflow()
     from convdyno.engines.tensorflow import loader
 
-    look = loader.Look(SIZE, train=False)
+    look = loader.Treatment(SIZE, train=False)
     assert evaluated(loader.file_batches(items, look, batch=4)) == sorted(n for _, n in items)
 
 
@@ -93,8 +93,8 @@ def test_tensorflow_reads_records(items, tmp_path):
             features = {"image/encoded": data, "image/class/label": number}
             example = tf.train.Example(features=tf.train.Features(feature=features))
             out.write(example.SerializeToString())
-    check(loader.record_batches([file], loader.Look(SIZE), batch=4), 5, 4)
-    look = loader.Look(SIZE, train=False)
+    check(loader.record_batches([file], loader.Treatment(SIZE), batch=4), 5, 4)
+    look = loader.Treatment(SIZE, train=False)
     assert evaluated(loader.record_batches([file], look, batch=4)) == sorted(n for _, n in items)
 
 
@@ -103,4 +103,4 @@ def test_tensorflow_reads_arrays():
     from convdyno.engines.tensorflow import loader
 
     images = np.random.default_rng(0).integers(0, 256, (9, 16, 16, 3), np.uint8)
-    check(loader.array_batches(images, np.arange(9), loader.Look(SIZE), batch=4), 3, 4)
+    check(loader.array_batches(images, np.arange(9), loader.Treatment(SIZE), batch=4), 3, 4)

@@ -69,10 +69,10 @@ def test_gradients_in_half_precision_are_near(precision):
 @pytest.mark.parametrize("name", MINIATURES)
 def test_channels_first_is_the_same_function(name, monkeypatch):
     """It is for GPUs, but a CPU can tell whether it is right."""
-    from convdyno.engines.tensorflow import device
+    from convdyno.engines.tensorflow import settings
 
-    prepare = device.prepare
-    monkeypatch.setattr(device, "prepare", lambda *given: replace(prepare(*given), layout="nchw"))
+    prepare = settings.prepare
+    monkeypatch.setattr(settings, "prepare", lambda *given: replace(prepare(*given), layout="nchw"))
     blueprint = MINIATURES[name]()
     session = open_session(blueprint)
     assert session.place(*host_batch(blueprint)).images.shape[1] == blueprint.image[2]

@@ -9,7 +9,7 @@ import spread_suite as suite
 import torch
 from spread_suite import Case
 
-from convdyno.engines.torch.spread import join
+from convdyno.engines.torch.data_parallel import join
 from convdyno.errors import Refused
 
 pytestmark = pytest.mark.slow

@@ -86,7 +86,7 @@ def test_without_locks_the_process_itself_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = another(tmp_path)
-    monkeypatch.setattr("convdyno.results.claims._lock", lambda descriptor: None)
+    monkeypatch.setattr("convdyno.results.claims.lock", lambda descriptor: None)
     assert isinstance(claim(tmp_path, "cell", 60), Holder)
     process.kill()
     process.communicate()

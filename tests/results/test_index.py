@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -9,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from convdyno.errors import BadStore
+from convdyno.report.listing import lines
+from convdyno.results.archive import archive
 from convdyno.results.index import NAME, Index
 from convdyno.results.record import Block, Process, Record, new_record
 from convdyno.results.select import select
 from convdyno.results.store import Store
-from convdyno.stats.figures import figures
+from convdyno.stats.index_figures import figures
 from convdyno.trial.spec import make_trial
 
 MACHINE = {"host": "a", "cpu": "fast", "cores_usable": 2, "environment": {"OMP_NUM_THREADS": "2"}}
@@ -115,6 +120,101 @@ def test_an_index_is_not_taken_for_a_record(tmp_path: Path) -> None:
     Index(tmp_path, figures).heads()
     assert len(list(store.records())) == 1
     assert store.skipped == []
+
+
+@pytest.mark.parametrize("name", ["../outside.json", "/etc/hostname", "a/../../outside.json"])
+def test_an_index_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "results"
+    path = Store(folder).write(a_record())
+    outside = tmp_path / "outside.json"
+    outside.write_text("mine")
+    Index(folder, figures).heads()
+    remembered = json.loads((folder / NAME).read_text())
+    remembered["files"][path.name][2]["file"] = name
+    remembered["files"][name] = remembered["files"][path.name]
+    (folder / NAME).write_text(json.dumps(remembered))
+    command = [sys.executable, "-m", "convdyno", "results", "archive", "--out", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, outside.read_text()) == (0, "mine")
+    assert [file.name for file in folder.rglob("*.json")] == [path.name]
+    with pytest.raises(BadStore, match="is no file of"):
+        archive(folder, [name], derived=False)
+    assert outside.read_text() == "mine"
+
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.just(10**400),
+    st.sampled_from(["..", "/", "ok", "\x1b[2J", "\ud800"]),
+)  # fmt: skip
+documents = st.recursive(
+    scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_whatever_the_index_says_the_records_are_listed(tmp_path: Path, data: Any) -> None:
+    """One place of a good index is replaced by anything."""
+    folder = tmp_path / "results"
+    if not folder.exists():
+        Store(folder).write(a_record(4, labels={"gpu": "k80"}))
+        Index(folder, figures).heads()
+        shutil.copy(folder / NAME, tmp_path / "good")
+        (folder / "half.json").write_text("{")
+    remembered = json.loads((tmp_path / "good").read_text())
+    at, key = data.draw(st.sampled_from(list(places(remembered))))
+    at[key] = data.draw(documents)
+    (folder / NAME).write_text(json.dumps(remembered))
+    (head,) = Index(folder, figures).heads()
+    assert (folder / head.file).is_file()
+    assert len(list(lines([head]))) == 2
+    (found,) = Index(folder, figures).select([f"batch={head.trial['batch']}"])
+    assert found.file == head.file
+
+
+def places(part: Any) -> Any:
+    """Every place in a document that can be set."""
+    keys = range(len(part)) if isinstance(part, list) else part if isinstance(part, dict) else ()
+    for key in keys:
+        yield part, key
+        yield from places(part[key])
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"made_by": ' + "[" * 100_000, "9" * 5000, "null", '"x"', "3"]
+)
+def test_an_index_of_another_kind_is_written_anew(tmp_path: Path, content: str) -> None:
+    Store(tmp_path).write(a_record())
+    (tmp_path / NAME).write_text(content)
+    assert len(Index(tmp_path, figures).heads()) == 1
+    assert json.loads((tmp_path / NAME).read_text())["files"]
+
+
+def test_pipes_links_and_folders_are_no_records(tmp_path: Path) -> None:
+    Store(tmp_path).write(a_record())
+    os.mkfifo(tmp_path / "pipe.json")
+    os.mkfifo(tmp_path / NAME)
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "device.json").symlink_to("/dev/zero")
+    (tmp_path / "circle.json").symlink_to("circle.json")
+    with (tmp_path / "huge.json").open("wb") as file:
+        file.truncate(1 << 40)
+    index = Index(tmp_path, figures)
+    assert len(index.heads()) == 1
+    assert [sentence.partition(".json")[0].rpartition("/")[2] for sentence in index.skipped] == [
+        "device", "folder", "huge", "pipe",
+    ]  # fmt: skip
+
+
+def test_remembering_writes_through_no_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder = tmp_path / "results"
+    Store(folder).write(a_record())
+    (folder / NAME).symlink_to(victim)
+    (folder / f"{NAME}-{os.getpid()}.part").symlink_to(victim)
+    Index(folder, figures).heads()
+    assert victim.read_text() == "mine"
 
 
 @pytest.mark.slow

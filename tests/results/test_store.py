@@ -1,7 +1,8 @@
 """A folder of records is written atomically and read tolerantly."""
 
 import json
-import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,10 +90,18 @@ def test_an_unwritable_folder_is_refused_before_measuring(tmp_path: Path) -> Non
 
 
 def test_a_full_disk_is_refused_before_measuring(tmp_path: Path) -> None:
-    # Writes to /dev/full fail as those to a full disk do.
-    (tmp_path / f".probe-{os.getpid()}.part").symlink_to("/dev/full")
-    with pytest.raises(BadStore, match="No space left"):
-        Store(tmp_path).prepare()
+    # A limit of the size of files is what a test can have in place of a full disk.
+    code = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from convdyno.results.store import Store\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "Store(Path(sys.argv[1])).prepare()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
+    assert "BadStore: results cannot be written" in done.stderr
+    assert "File too large" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_folder_is_said_to_be_missing(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import runs
 
-from convdyno.blueprint.portable import read_header
+from convdyno.blueprint.weight_file import read_header
 from convdyno.blueprint.weights import initial_weights
 from convdyno.errors import BadWeights
 from convdyno.run import checkpoint
-from convdyno.run.checkpoint import Standing
+from convdyno.run.checkpoint import TrainingStanding
 from convdyno.trial.spec import Trial
 from convdyno.trial.training import Training
 from convdyno.zoo.registry import build
@@ -32,7 +32,7 @@ STATE = {"updates": np.array(7), "velocity/x": np.ones((2, 3), np.float32)}
 
 def written(folder: Path, step: int = 7, **more: Any) -> Path:
     path = folder / checkpoint.name(step)
-    standing = Standing(TRAINING, step, 1, 2, ("a", "b"), 3.5, **more)
+    standing = TrainingStanding(TRAINING, step, 1, 2, ("a", "b"), 3.5, **more)
     checkpoint.save(path, BLUEPRINT, initial_weights(BLUEPRINT), STATE, standing)
     return path
 
@@ -40,7 +40,7 @@ def written(folder: Path, step: int = 7, **more: Any) -> Path:
 def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
     path = written(tmp_path, best=0.5, best_step=3, evaluated=6)
     weights, state, standing = checkpoint.load(path, BLUEPRINT)
-    assert standing == Standing(TRAINING, 7, 1, 2, ("a", "b"), 3.5, 0.5, 3, 6)
+    assert standing == TrainingStanding(TRAINING, 7, 1, 2, ("a", "b"), 3.5, 0.5, 3, 6)
     assert state["updates"].shape == () and int(state["updates"]) == 7
     assert state["velocity/x"].tobytes() == STATE["velocity/x"].tobytes()
     for name, array in initial_weights(BLUEPRINT).items():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from convdyno.blueprint.weights import initial_weights
-from convdyno.data import recognise
+from convdyno.data import detect
 from convdyno.data.source import Example, Facts
 from convdyno.engines import registry
 from convdyno.report.ladders import ADDS, RUNGS
@@ -67,7 +67,7 @@ def measured(rung: str) -> Round:
 
 
 def test_a_storage_that_is_too_slow_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recognise, "open_source", lambda path, split: SlowPictures())
+    monkeypatch.setattr(detect, "open_source", lambda path, split: SlowPictures())
     sides = {rung: [measured(rung) for _ in range(3)] for rung in RUNGS}
     found = climb(sides["device"], [(ADDS[rung], sides[rung]) for rung in RUNGS[1:]])
     assert found.limit == "input"

@@ -9,7 +9,7 @@ import runs
 import small_photos
 
 from convdyno.blueprint.weights import initial_weights
-from convdyno.data.recognise import open_source
+from convdyno.data.detect import open_source
 from convdyno.engines import registry
 from convdyno.errors import BadData, Refused
 from convdyno.run.feed import _material, blueprint_of, open_feed

@@ -17,8 +17,8 @@ import runs
 from convdyno.errors import UsageError
 from convdyno.launch.local import Here
 from convdyno.results.runs import read_run
-from convdyno.run.beginning import compare_data
 from convdyno.run.checkpoint import random_of_all, state_of
+from convdyno.run.resume import compare_data
 from convdyno.trial.spec import make_trial
 
 ENGINES = ("torch", "jax", "tensorflow", "keras/torch", "keras/jax", "keras/tensorflow")
@@ -197,9 +197,9 @@ class Pictures:
 
 
 def test_ranks_with_other_images_are_named() -> None:
-    def compare(world: Any, huddle: Any) -> None:
-        source: Any = Pictures(100 + (world.rank == 2))
-        compare_data(source, None, world, huddle)
+    def compare(ranks: Any) -> None:
+        source: Any = Pictures(100 + (ranks.world.rank == 2))
+        compare_data(source, None, ranks)
 
     first, *_ = ranks_here.together(3, compare)
     assert isinstance(first, UsageError) and "rank 2 sees 101 training" in str(first)

@@ -1,14 +1,21 @@
 """Blocks: as long as they must be, nothing but steps inside, disturbances seen."""
 
 import gc
-import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import psutil
 import pytest
 
 from convdyno.results.record import Block
-from convdyno.run.measure import BLOCK_SECONDS, Meter
+from convdyno.run.measure import BLOCK_SECONDS, CHILDREN_LISTED, Meter, _cpu_clock
 
 
 class Clock:
@@ -89,27 +96,106 @@ def test_a_contaminated_block_is_kept_and_measured_again(monkeypatch: Any) -> No
     assert [b.contaminated for b in meter.turn(0, 3)] == [False, True, False, False]
 
 
-def burn(seconds: float) -> None:
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
+BURN = "while True: pass"
+BURN_BELOW = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}])"
+BURN_ELSEWHERE = (
+    "import subprocess, sys; "
+    f"print(subprocess.Popen([sys.executable, '-c', {BURN!r}], stdout=2).pid)"
+)
+"""Ends at once, so that nobody here is the parent of what burns."""
+BURNT_SECONDS = 0.4
+
+
+@contextmanager
+def strangers(count: int) -> Iterator[list[int]]:
+    """Busy processes that were not started by this one, nor by any that it started."""
+    start = [sys.executable, "-c", BURN_ELSEWHERE]
+    pids = [int(subprocess.check_output(start)) for _ in range(count)]
+    try:
+        yield pids
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def family(code: str) -> Iterator[psutil.Process]:
+    """A child of this process, and whatever it starts."""
+    child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    try:
+        yield psutil.Process(child.pid)
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def foreign_seconds(
+    monkeypatch: pytest.MonkeyPatch, burnt: Callable[[], float], run: Callable[[], Any], **more: Any
+) -> float:
+    """What a block takes for foreign on a machine where nothing but this burns CPU seconds."""
+    times = psutil.cpu_times()
+    idle = times._replace(**dict.fromkeys(times._fields, 0.0))
+    monkeypatch.setattr(psutil, "cpu_times", lambda: idle._replace(user=burnt()))
+
+    def until_burnt(_: int) -> None:
+        began = burnt()
+        while burnt() - began < BURNT_SECONDS:
+            run()
+
+    meter = Meter(until_burnt, lambda: None, time.perf_counter_ns, **more)
+    block = meter.block()
+    return block.foreign_share * block.seconds * (os.cpu_count() or 1)
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    used = process.cpu_times()
+    return float(used.user + used.system)
+
+
+def nap() -> None:
+    time.sleep(0.02)
 
 
 def test_work_of_another_process_is_seen_in_the_block() -> None:
     meter = Meter(lambda _: time.sleep(1.0), lambda: None, time.perf_counter_ns)
-    others = [multiprocessing.Process(target=burn, args=(3.0,)) for _ in range(2)]
-    for other in others:
-        other.start()
-    time.sleep(0.5)
-    block = meter.block()
-    for other in others:
-        other.kill()
-        other.join()
+    with strangers(max(2, (os.cpu_count() or 1) // 4)):
+        block = meter.block()
     assert block.contaminated
     assert block.foreign_share > 0.1
 
 
-def test_own_work_is_not_foreign() -> None:
-    meter = Meter(lambda _: burn(1.0), lambda: None, time.perf_counter_ns)
-    # The machine may be busy with something else; our own core must not be counted in.
-    assert min(meter.block().foreign_share for _ in range(3)) < 0.9
+def test_own_work_is_not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = foreign_seconds(monkeypatch, time.process_time, lambda: sum(range(10_000)))
+    assert foreign < BURNT_SECONDS / 4
+
+
+@pytest.mark.parametrize("listed", [CHILDREN_LISTED, False])
+def test_work_of_a_live_child_is_not_foreign(monkeypatch: pytest.MonkeyPatch, listed: bool) -> None:
+    monkeypatch.setattr("convdyno.run.measure.CHILDREN_LISTED", listed)
+    with family(BURN) as child:
+        foreign = foreign_seconds(monkeypatch, lambda: cpu_seconds(child), nap)
+    assert foreign < BURNT_SECONDS / 4
+
+
+def test_work_of_a_childs_child_is_not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
+    with family(BURN_BELOW) as child:
+        while not (below := child.children()):
+            nap()
+        foreign = foreign_seconds(monkeypatch, lambda: cpu_seconds(below[0]), nap)
+    assert foreign < BURNT_SECONDS / 4
+
+
+def test_what_a_child_burnt_stays_counted_when_it_has_ended() -> None:
+    with family(BURN) as child:
+        while cpu_seconds(child) < BURNT_SECONDS:
+            nap()
+        before = _cpu_clock(()).own
+    assert _cpu_clock(()).own >= before
+
+
+def test_a_rank_beside_this_one_is_not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
+    with strangers(1) as (rank,):
+        seconds = partial(cpu_seconds, psutil.Process(rank))
+        assert foreign_seconds(monkeypatch, seconds, nap) > BURNT_SECONDS / 2
+        foreign = foreign_seconds(monkeypatch, seconds, nap, siblings=(rank,))
+    assert foreign < BURNT_SECONDS / 4

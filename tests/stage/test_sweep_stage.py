@@ -15,10 +15,10 @@ from convdyno.results.index import Index
 from convdyno.results.machines import cell_name, kind
 from convdyno.results.record import Record
 from convdyno.results.store import Store
-from convdyno.stage.agenda import Agenda, Planned
 from convdyno.stage.rounds import Limits
 from convdyno.stage.sweep import CROWDED, Means, SweepRun
-from convdyno.stats.figures import figures
+from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
+from convdyno.stats.index_figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial, make_trial
 
@@ -29,8 +29,8 @@ def a_trial(batch: int = 1, **more: Any) -> Trial:
     return make_trial(**{"network": "trivial", "engine": "clockwork", "batch": batch} | more)
 
 
-def plan(*batches: int, **more: Any) -> list[Planned]:
-    return [Planned(a_trial(batch, **more), path=(str(batch),)) for batch in batches]
+def plan(*batches: int, **more: Any) -> list[PlannedTrial]:
+    return [PlannedTrial(a_trial(batch, **more), path=(str(batch),)) for batch in batches]
 
 
 @contextmanager
@@ -44,10 +44,10 @@ class Quiet:
 
 
 def a_run(
-    folder: Path, planned: list[Planned], troupe: Troupe, retry: bool = False, **more: Any
+    folder: Path, planned: list[PlannedTrial], troupe: Troupe, retry: bool = False, **more: Any
 ) -> SweepRun:
     """A sweep that has run."""
-    agenda = Agenda(planned, kind(MACHINE), retry=retry)
+    agenda = SweepPlan(planned, kind(MACHINE), retry=retry)
     agenda.start(Index(folder, figures).heads())
     means = Means(
         goal=Goal(minimum_rounds=3), limits=Limits(60.0, 60.0), start=troupe.start,
@@ -249,10 +249,10 @@ def test_no_claim_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_labels_are_kept_and_added(tmp_path: Path) -> None:
-    one = Planned(a_trial(1), {"gpu": "k80"})
+    one = PlannedTrial(a_trial(1), {"gpu": "k80"})
     stopped = Troupe(at_turn={2: lambda: os.kill(os.getpid(), signal.SIGTERM)})
     a_run(tmp_path, [one], stopped)
-    again = Planned(a_trial(1), {"rack": "3"})
+    again = PlannedTrial(a_trial(1), {"rack": "3"})
     a_run(tmp_path, [again], Troupe())
     assert records(tmp_path)[1].labels == {"gpu": "k80", "rack": "3"}
 
@@ -264,7 +264,7 @@ def test_the_worker_gets_the_trial_as_it_was_placed_and_the_record_as_it_was_mea
     def placed(trials: Sequence[Trial]) -> Iterator[Sequence[Trial]]:
         yield [trial.model_copy(update={"staged": "local=/tmp/copy-123"}) for trial in trials]
 
-    troupe, planned = Troupe(), [Planned(a_trial(1, staged="local=/tmp"))]
+    troupe, planned = Troupe(), [PlannedTrial(a_trial(1, staged="local=/tmp"))]
     a_run(tmp_path, planned, troupe, prepare=placed)
     assert {trial.staged for trial in troupe.opened} == {"local=/tmp/copy-123"}
     assert records(tmp_path)[1].trial.staged == "local=/tmp"

@@ -5,13 +5,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from convdyno.launch.local import Here
 from convdyno.results.record import new_record
 from convdyno.results.store import Store
-from convdyno.stage.heat import Heat, knock_out, speed, start_seconds
-from convdyno.stage.narrator import Narrator
-from convdyno.stage.rounds import Cell, Limits
+from convdyno.stage.halving import Halving, knock_out, speed, start_seconds
+from convdyno.stage.progress import Narrator
+from convdyno.stage.rounds import Cell, Limits, Stage
 from convdyno.stage.tuning import alternatives, variants
+from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial, make_trial
 
 QUIET = "within=0.005;between=0.001"
@@ -26,12 +29,18 @@ def cells(*scripts: str, **more: Any) -> list[Cell]:
 
 
 def heat_in(folder: Path) -> Any:
-    def heat_of(group: list[Cell], legs: int, seconds: float) -> Heat:
-        limits = Limits(seconds, 60)
+    def heat_of(group: list[Cell], doubled: int, seconds: float) -> Stage:
+        limits, pace = Limits(seconds, 60), Halving(doubled, seconds)
         start = lambda one: Here().start(one, 20)  # noqa: E731
-        return Heat(group, legs, limits, Store(folder), Narrator(), start)
+        return Stage(group, Goal(), limits, Store(folder), Narrator(), start, pace=pace)
 
     return heat_of
+
+
+@pytest.mark.parametrize(("doubled", "ends"), [(0, [1, 5, 13, 29]), (1, [3, 11, 27])])
+def test_a_leg_is_twice_as_long_as_the_one_before(doubled: int, ends: list[int]) -> None:
+    halving = Halving(doubled, 60)
+    assert [turn for turn in range(32) if halving.sitting_is_over([], 0, turn, 1.0)] == ends
 
 
 FREE = ("layout", "compile", "threads", "bucket_mb", "batch")

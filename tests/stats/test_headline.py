@@ -1,6 +1,8 @@
-"""The headline, the fields of older tools, outliers and latency, by hand."""
+"""The headline, the fields of older tools and latency, by hand."""
 
 import math
+from itertools import pairwise
+from statistics import stdev
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from convdyno.stats import summary
 from convdyno.stats.rounds import Round, mean_variance
-from convdyno.stats.summary import interval, latency, legacy, outliers, precise_enough, rate
+from convdyno.stats.summary import interval, latency, legacy, precise_enough, rate
 
 times = st.lists(st.floats(0.01, 10), min_size=1, max_size=30)
 
@@ -34,6 +36,39 @@ def test_two_rounds_by_hand() -> None:
     assert found.high == pytest.approx(found.estimate * math.exp(half), rel=1e-6)
     assert found.half_width == pytest.approx(math.exp(half) - 1, rel=1e-6)
     assert (found.rounds, found.basis, found.level) == (2, summary.ROUNDS, 0.95)
+
+
+def variance_by_the_page(seconds: list[float], images: list[float]) -> float:
+    """The v of `docs/method.md`, term by term."""
+    n, mean = len(seconds), sum(seconds) / len(seconds)
+    each = sum(seconds) / sum(images)
+    d = [(s - g * each) / mean for s, g in zip(seconds, images, strict=True)]
+    d = [one - sum(d) / n for one in d]
+    squares = sum(one**2 for one in d)
+    q = sum(a * b for a, b in pairwise(d)) / squares
+    r = min(0.9, max(0.0, q + (1 + 3 * q) / n))
+    return squares / (n - 1) / (n * (1 - r) / (1 + r))
+
+
+@pytest.mark.parametrize(
+    ("apart", "basis"), [(0.0, summary.ROUNDS_AND_BLOCKS), (0.2, summary.ROUNDS)]
+)
+def test_the_interval_has_the_formulas_of_the_page(apart: float, basis: str) -> None:
+    rng = np.random.default_rng(2)
+    rates, variances, rounds = [], [], []
+    for number in range(3):
+        steps = [3, 4, 5, 3, 4, 5, 3]
+        seconds = [n * (1 + apart * number + 0.1 * rng.standard_normal()) for n in steps]
+        images = [8.0 * n for n in steps]
+        rates.append(sum(images) / sum(seconds))
+        variances.append(variance_by_the_page(seconds, images))
+        rounds.append(Round.of(seconds, steps, 8))
+    spread = stdev(map(math.log, rates))
+    over_rounds = 4.30265273 * spread / math.sqrt(3)
+    floor = 0.5 * 1.95996398 * math.sqrt(sum(variances)) / 3
+    found = interval(rounds)
+    assert math.log1p(found.half_width) == pytest.approx(max(over_rounds, floor), rel=1e-6)
+    assert found.basis == basis
 
 
 def test_rounds_of_equal_length_give_all_images_by_all_seconds() -> None:
@@ -141,19 +176,6 @@ def test_legacy_speeds_of_blocks_are_per_step() -> None:
 def test_legacy_fields_that_too_few_blocks_cannot_give_are_none() -> None:
     assert legacy([], [], 8) == summary.Legacy(None, None, None, None)
     assert legacy([2.0], [1], 8) == summary.Legacy(2.0, 4.0, None, None)
-
-
-def test_a_far_value_is_flagged() -> None:
-    assert outliers([1.0, 1.1, 0.9, 1.05, 5.0, 0.95]) == [False] * 4 + [True, False]
-
-
-def test_values_that_are_mostly_equal_still_have_an_outlier() -> None:
-    assert outliers([1.0] * 9 + [2.0]) == [False] * 9 + [True]
-
-
-@pytest.mark.parametrize("values", [[], [1.0], [1.0, 9.0], [3.0] * 5])
-def test_too_few_or_equal_values_have_no_outliers(values: list[float]) -> None:
-    assert not any(outliers(values))
 
 
 def test_latency_quantiles() -> None:

@@ -16,7 +16,7 @@ from convdyno.stats.plan import (
     Decision,
     Goal,
     Progress,
-    Spread,
+    Variation,
     decide,
     estimate_spread,
     make_plan,
@@ -25,11 +25,11 @@ from convdyno.stats.rounds import Round
 from convdyno.stats.summary import interval, precise_enough
 
 COST = Cost(startup_seconds=20, turn_seconds=4)
-NOISY = [Spread(between=0.07**2, within=0.11**2)]
-QUIET = [Spread(between=0.001**2, within=0.003**2)]
+NOISY = [Variation(between=0.07**2, within=0.11**2)]
+QUIET = [Variation(between=0.001**2, within=0.003**2)]
 
 costs = st.builds(Cost, st.floats(0.1, 100), st.floats(0.1, 30))
-spreads = st.builds(Spread, st.floats(1e-8, 0.01), st.floats(1e-8, 0.04))
+spreads = st.builds(Variation, st.floats(1e-8, 0.01), st.floats(1e-8, 0.04))
 goals = st.builds(Goal, within=st.floats(0.002, 0.2))
 turns = st.lists(st.integers(1, 20), max_size=8).map(tuple)
 progresses = st.builds(Progress, turns) | st.builds(
@@ -58,7 +58,7 @@ def test_a_costly_start_up_means_fewer_and_longer_rounds() -> None:
 
 
 def test_many_rounds_have_the_turns_of_the_formula() -> None:
-    spread, cost = Spread(between=0.02**2, within=0.06**2), Cost(40, 1)
+    spread, cost = Variation(between=0.02**2, within=0.06**2), Cost(40, 1)
     plan = make_plan(Progress(), cost, 1e6, [spread], Goal(within=0.008))
     best = math.sqrt(spread.within / spread.between * cost.startup_seconds / cost.turn_seconds)
     assert plan.rounds > 20
@@ -87,7 +87,7 @@ def test_when_nothing_fits_nothing_is_planned() -> None:
 @settings(deadline=None)
 @given(progresses, costs, budgets, st.lists(spreads, min_size=1, max_size=3), goals)
 def test_no_plan_exceeds_the_budget(
-    progress: Progress, cost: Cost, budget: float, cells: list[Spread], goal: Goal
+    progress: Progress, cost: Cost, budget: float, cells: list[Variation], goal: Goal
 ) -> None:
     assert 0 <= make_plan(progress, cost, budget, cells, goal).seconds <= budget
 
@@ -95,7 +95,7 @@ def test_no_plan_exceeds_the_budget(
 @settings(deadline=None)
 @given(progresses, costs, budgets, budgets, spreads, goals)
 def test_more_budget_is_never_less_precise(
-    progress: Progress, cost: Cost, one: float, other: float, spread: Spread, goal: Goal
+    progress: Progress, cost: Cost, one: float, other: float, spread: Variation, goal: Goal
 ) -> None:
     poor, rich = (
         make_plan(progress, cost, seconds, [spread], goal) for seconds in sorted((one, other))
@@ -107,7 +107,7 @@ def test_more_budget_is_never_less_precise(
 @settings(deadline=None)
 @given(costs, st.floats(100, 2000), spreads, st.floats(0.002, 0.2), st.floats(1, 5))
 def test_a_looser_goal_never_takes_longer(
-    cost: Cost, budget: float, spread: Spread, within: float, looser: float
+    cost: Cost, budget: float, spread: Variation, within: float, looser: float
 ) -> None:
     tight, loose = (
         make_plan(Progress(), cost, budget, [spread], Goal(within=w))
@@ -121,7 +121,7 @@ def test_a_looser_goal_never_takes_longer(
 @settings(deadline=None)
 @given(progresses, costs, budgets, spreads, st.booleans())
 def test_every_decision_can_be_afforded(
-    progress: Progress, cost: Cost, left: float, spread: Spread, precise: bool
+    progress: Progress, cost: Cost, left: float, spread: Variation, precise: bool
 ) -> None:
     decision = decide(progress, cost, left, precise, [spread])
     if decision.action is Action.TURN:
@@ -173,7 +173,7 @@ def test_a_number_of_rounds_can_be_fixed() -> None:
 
 
 def test_assumptions_hold_until_rounds_tell() -> None:
-    assert estimate_spread([]) == Spread(PRIOR_BETWEEN, PRIOR_WITHIN)
+    assert estimate_spread([]) == Variation(PRIOR_BETWEEN, PRIOR_WITHIN)
     one = estimate_spread([Round.of([1.0, 1.01, 0.99, 1.0], 1, 1, turns=[0, 0, 1, 1])])
     assert one.between == PRIOR_BETWEEN
     assert one.within < PRIOR_WITHIN

@@ -6,7 +6,7 @@ from noisy_machine import block_seconds
 
 from convdyno.stats.compare import PairedRounds
 from convdyno.stats.rounds import Round
-from convdyno.stats.scaling import Gain, at_the_pace_of, communication, gain, standings
+from convdyno.stats.scaling import Speedup, at_the_pace_of, communication, gain, standings
 
 BLOCKS = 6
 Rounds = list[Round | None]
@@ -23,7 +23,7 @@ def noisy(rng: np.random.Generator, count: int, rate: float = 1.0, **noise: floa
 
 def test_efficiency_is_the_speed_up_over_the_number_of_devices() -> None:
     found = gain(4, PairedRounds(rounds(0.3125, 0.3125), rounds(1, 1)))
-    assert found == Gain(4, pytest.approx(3.2), pytest.approx(3.2), pytest.approx(3.2), 2)
+    assert found == Speedup(4, pytest.approx(3.2), pytest.approx(3.2), pytest.approx(3.2), 2)
     assert found is not None
     assert found.efficiency.share == pytest.approx(0.8)
     assert found.falls_short

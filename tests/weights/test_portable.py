@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from convdyno import __version__
 from convdyno.blueprint.draft import Draft
 from convdyno.blueprint.graph import Blueprint
-from convdyno.blueprint.portable import load_weights, read_header, save_weights
+from convdyno.blueprint.weight_file import load_weights, read_header, save_weights
 from convdyno.blueprint.weights import Weights, lively_weights
 from convdyno.engines import registry
 from convdyno.engines.contract import Trial

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from schemas import keeps_to
 
-from convdyno.blueprint.portable import load_weights
+from convdyno.blueprint.weight_file import load_weights
 from convdyno.blueprint.weights import initial_weights
 from convdyno.zoo.registry import build
 
@@ -134,7 +134,7 @@ BAD = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from convdyno.blueprint.portable import save_weights
+    from convdyno.blueprint.weight_file import save_weights
 
     path = tmp_path_factory.mktemp("weights")
     blueprint = build("resnet18", classes=10, width=0.05)

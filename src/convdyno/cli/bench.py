@@ -40,6 +40,7 @@ Examples:
   convdyno bench --network mypackage.nets:tiny --image-size 64
   convdyno bench resnet50 --preset fast
   convdyno bench resnet50 --label gpu=k80 --label rack=3
+
 \b
 Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial failed.
 """
@@ -299,7 +300,7 @@ def _run(
     """Measure the cells; Ctrl-C ends the workers and keeps what was measured."""
     from convdyno.results.record import new_record
     from convdyno.results.store import Store
-    from convdyno.stage.narrator import Narrator
+    from convdyno.stage.progress import Narrator
     from convdyno.stage.rounds import Cell, Stage
 
     store = Store(out)

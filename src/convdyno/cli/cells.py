@@ -174,11 +174,11 @@ def split_of(trial: Trial) -> Split:
 @cache
 def look_into(data: str, split: Split) -> tuple[Facts, bool]:
     """What real data are, and whether they are held decoded."""
-    from convdyno.data.recognise import open_source
-    from convdyno.data.source import Arrays
+    from convdyno.data.detect import open_source
+    from convdyno.data.source import DecodedImages
 
     source = open_source(data, split)
-    if isinstance(source, Arrays):
+    if isinstance(source, DecodedImages):
         return source.facts, True
     source.close()
     return source.facts, False

@@ -19,6 +19,7 @@ EXAMPLES = """\b
 Examples:
   convdyno certify resnet50-v1.5 --engine all
   convdyno certify deepmnist,lenet --engine torch --json
+
 \b
 Exit codes: 0 all passed, 2 bad usage, 5 an engine differs or failed.
 """

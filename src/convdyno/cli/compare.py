@@ -17,6 +17,7 @@ Examples:
   convdyno compare results/ --by precision --where engine=torch --where mode=train
   convdyno compare results/ --by engine --against torch --json
   convdyno compare here/ there/ --by machine
+
 \b
 Exit codes: 0 done, 2 bad usage or input, 4 there is nothing to compare.
 """

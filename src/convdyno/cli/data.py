@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convdyno.cli import parse
+from convdyno.terminal import erase_line
 
 if TYPE_CHECKING:
     from convdyno.data.convert import Convertible, Options
@@ -89,8 +90,8 @@ def info(
 
     Sizes are those of a thousand images, evenly spread, unless all are checked.
     """
+    from convdyno.data.detect import recognise
     from convdyno.data.info import describe
-    from convdyno.data.recognise import recognise
 
     found = recognise(path)
     document = describe(found, check, _threads(threads), _Line("looked at") if check else None)
@@ -127,7 +128,7 @@ def convert(
     ImageNet's archives are read as they are distributed. Stopped half-way, the same command
     goes on where it stopped.
     """
-    from convdyno.data.recognise import recognise
+    from convdyno.data.detect import recognise
 
     options = _options(to, shards, seed, short_side, quality, encoding, on_bad)
     found = recognise(source)
@@ -147,7 +148,7 @@ def make(
     as_json: AsJson = False,
 ) -> None:
     """Make JPEGs that decode like photographs, to try things out; each class has its colour."""
-    from convdyno.data.make import LARGEST, MadeSet
+    from convdyno.data.fake_photos import LARGEST, MadeSet
     from convdyno.errors import UsageError
 
     parse.whole("--images")(str(images))
@@ -253,23 +254,18 @@ def _show(document: dict[str, Any]) -> None:
     ]
     names = document["classes"]
     more = ", ..." if len(names) > MOST_CLASSES else ""
-    screen.line(f"{_printable(document['path'])}: {document['format']}", style="bold")
+    screen.line(f"{document['path']}: {document['format']}", style="bold")
     if names:
-        first = ", ".join(map(_printable, names[:MOST_CLASSES]))
+        first = ", ".join(names[:MOST_CLASSES])
         screen.line(f"{len(names)} classes: {first}{more}")
     if rows:
         screen.table(rows)
     if document["damaged"]:
         screen.line(f"{document['damaged']} damaged:")
         for sentence in document["damage"]:
-            screen.line(f"  {_printable(sentence)}")
+            screen.line(f"  {sentence}")
     elif document["checked"]:
         screen.line("no damage: every image decodes")
-
-
-def _printable(name: str) -> str:
-    """A name from a file system, which may be no text."""
-    return name.encode("utf-8", "replace").decode()
 
 
 def _range(values: list[int] | None) -> str:
@@ -296,8 +292,9 @@ class _Line:
         left = f", {_time(seconds)} left" if seconds else ""
         text = f"{count:,} of {total:,} images {self._done}{left}"
         self._open = terminal
-        print(f"\r{text}\x1b[K" if terminal else text, end="" if terminal else "\n",
-              file=sys.stderr, flush=True)  # fmt: skip
+        if terminal:
+            erase_line(sys.stderr)
+        print(text, end="" if terminal else "\n", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Leave the line."""

@@ -12,7 +12,7 @@ from convdyno.cli import parse
 if TYPE_CHECKING:
     from convdyno.data.augment import Transform
     from convdyno.data.source import Facts
-    from convdyno.data.speed import Block, Parts
+    from convdyno.data.speed import Parts, TimedBatches
 
 EXAMPLES = """\b
 Examples:
@@ -47,10 +47,10 @@ def speed(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measure the input pipeline alone: images/s, per core, MB/s, and what an image costs."""
+    from convdyno.data.batch_filler import PixelRecipe
     from convdyno.data.decode import chosen
-    from convdyno.data.fill import Recipe
+    from convdyno.data.detect import open_source
     from convdyno.data.pipeline import Pipeline
-    from convdyno.data.recognise import open_source
     from convdyno.data.speed import blocks, parts
 
     parse.whole("--batch")(str(batch))
@@ -66,7 +66,7 @@ def speed(
     transform = _transform(
         facts.kind, crop=crop, view=view, resize=resize, colour=colour, fidelity=fidelity
     )
-    recipe = Recipe(source, image, train, transform, seed, chosen(decoder))  # type: ignore[arg-type]
+    recipe = PixelRecipe(source, image, train, transform, seed, chosen(decoder))  # type: ignore[arg-type]
     # Endless, so that a small set is enough.
     with Pipeline(
         source, batch=batch, image=image, train=train, transform=transform, seed=seed,
@@ -91,7 +91,7 @@ def _transform(kind: str, **given: str | None) -> Transform:
 
 def _document(
     path: str, facts: Facts, batch: int, image: tuple[int, ...], ran: dict[str, object],
-    measured: list[Block], each: Parts,
+    measured: list[TimedBatches], each: Parts,
 ) -> dict[str, Any]:  # fmt: skip
     from convdyno.data.pipeline import cores
     from convdyno.stats.rounds import Round

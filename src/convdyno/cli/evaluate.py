@@ -22,6 +22,7 @@ Examples:
   convdyno eval runs/fm --data fashion-mnist --engine jax
   convdyno eval runs/r50/best.safetensors --data imagenet/ --view centre --json
   convdyno eval runs/r50 --devices 4
+
 \b
 Exit codes: 0 done, 2 bad usage, 5 the engine failed.
 """
@@ -67,7 +68,7 @@ def eval_(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Evaluate a checkpoint: top-1, top-5 and loss over every test image exactly once."""
-    from convdyno.blueprint.portable import read_header
+    from convdyno.blueprint.weight_file import read_header
     from convdyno.cli.cells import look_into
     from convdyno.cli.ranks import shared_out
     from convdyno.cli.where import launcher

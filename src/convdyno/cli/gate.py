@@ -30,6 +30,7 @@ Examples:
   convdyno gate lenet --base-command "env OMP_NUM_THREADS=1 python -m convdyno.run.worker"
   convdyno gate --base results/main --within 3%
   convdyno gate resnet50 --floor --budget 10m
+
 \b
 Exit codes: 0 pass, 1 regression, 2 bad usage or a limit below the noise floor, 3 undecided,
 4 nothing was measured.
@@ -135,7 +136,7 @@ def _no_verdict_if_interrupted() -> Iterator[None]:
 
 def _terms(within: str, loss_within: str | None, ignore: str | None) -> Terms:
     from convdyno.report.gate import Terms
-    from convdyno.stats.exact import CHECKS
+    from convdyno.stats.gate_checks import CHECKS
 
     return Terms(
         within=parse.share("--within")(within),
@@ -194,7 +195,7 @@ def _arena(given: dict[str, Any], terms: Terms, rounds: int, steps: int, out: Pa
     from convdyno.results import facts
     from convdyno.results.store import Store
     from convdyno.stage.gate import Arena
-    from convdyno.stage.narrator import Narrator
+    from convdyno.stage.progress import Narrator
     from convdyno.stats.plan import Goal
 
     store = Store(out)

@@ -19,6 +19,7 @@ Examples:
   convdyno jobs wait last
   convdyno jobs cancel 20261116T033000-deepmnist-a1b2 --job 3
   convdyno jobs collect
+
 \b
 Exit codes: 0 done, 2 bad usage or no answer from Slurm, 3 some jobs are not over,
 4 nothing was measured, 5 a job failed.

@@ -34,14 +34,14 @@ def trials_that_fit(there: Launcher, given: dict[str, Any]) -> list[Trial]:
 
 def with_room(there: Launcher, trial: Trial, given: dict[str, Any]) -> Trial:
     """A trial with the largest batch that fits; with one image where nothing does."""
-    from convdyno.stage.largest import Search
-    from convdyno.stage.narrator import Narrator
+    from convdyno.stage.batch_search import BatchSearch
+    from convdyno.stage.progress import Narrator
 
     seconds = parse.duration("--budget")(given["budget"])
     narrator, quiet = Narrator(), given["as_json"]
     if not quiet:
         narrator.say(f"{trial.label}: looking for the largest batch, {seconds:g} s at most")
-    search = Search(
+    search = BatchSearch(
         start=partial(
             there.start, rank_seconds=parse.duration("--rank-timeout")(given["rank_timeout"])
         ),

@@ -29,6 +29,7 @@ from convdyno.cli import (
 )
 from convdyno.cli.where import lent
 from convdyno.errors import ConvdynoError
+from convdyno.terminal import guard
 
 app = typer.Typer(
     name="convdyno",
@@ -62,6 +63,7 @@ def _version(
 
 def main() -> None:
     """Run the command line; problems are one sentence on standard error and an exit code."""
+    guard()
     try:
         if not lent(sys.argv[1:]):
             app()

@@ -13,7 +13,7 @@ from convdyno.errors import BadSweep, ConvdynoError, UsageError
 if TYPE_CHECKING:
     from convdyno.launch.crew import Room
     from convdyno.launch.slurm_order import Order
-    from convdyno.stage.agenda import Planned
+    from convdyno.stage.sweep_plan import PlannedTrial
     from convdyno.trial.spec import Trial
     from convdyno.trial.sweep import Combination, Sweep
     from convdyno.trial.sweep_file import Vocabulary
@@ -61,7 +61,7 @@ def vocabulary() -> Vocabulary:
 class Plan:
     """Every trial of a sweep once, and what Slurm is asked for where it is asked."""
 
-    planned: list[Planned]
+    planned: list[PlannedTrial]
     orders: dict[str, Order]
     """By the trial's own word for it."""
 
@@ -73,7 +73,7 @@ def make_plan(sweep: Sweep, name: str, there: Room, given: dict[str, Any]) -> Pl
         raise BadSweep(f"{name}: nothing is left to run: every combination is excluded")
     orders = _orders(combinations, name)
     axes = list(dict.fromkeys(word for one in combinations for word in one))
-    found: dict[str, Planned] = {}
+    found: dict[str, PlannedTrial] = {}
     for family in _families(combinations):
         text = str(family[0].get("slurm", ""))
         kind, order = orders.get(text, (None, None))
@@ -93,12 +93,12 @@ def make_plan(sweep: Sweep, name: str, there: Room, given: dict[str, Any]) -> Pl
 
 def _planned(
     trial: Trial, combination: Combination, axes: list[str], labels: dict[str, str]
-) -> Planned:
-    from convdyno.stage.agenda import CASE, Planned
+) -> PlannedTrial:
+    from convdyno.stage.sweep_plan import CASE, PlannedTrial
 
     case = {CASE: str(combination[CASE])} if CASE in combination else {}
     path = tuple(str(combination.get(axis, "")) for axis in axes)
-    return Planned(trial, case | labels, path)
+    return PlannedTrial(trial, case | labels, path)
 
 
 def _orders(combinations: list[Combination], name: str) -> dict[str, tuple[str, Order]]:

@@ -25,7 +25,7 @@ EXCHANGES = ("default", "horovod")
 def make_training(there: Launcher, given: dict[str, Any]) -> Training:
     """The recipe with everything that was given anew, fitted to the data and to the devices."""
     from convdyno.cli.cells import look_into
-    from convdyno.data.recognise import splits
+    from convdyno.data.detect import splits
     from convdyno.engines import registry
     from convdyno.trial import recipes, spec
     from convdyno.trial.spec import make_trial

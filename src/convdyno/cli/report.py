@@ -25,6 +25,7 @@ Examples:
   convdyno report results/ --html report.html
   convdyno report results/ runs/ --where network=resnet50 --svg pictures --markdown report.md
   convdyno report results/ --csv all.csv --bencher bencher.json
+
 \b
 Exit codes: 0 done, 2 bad usage or input, 4 there is nothing to report.
 """

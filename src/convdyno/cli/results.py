@@ -189,19 +189,15 @@ def _heads(out: Path, where: list[str] | None) -> list[Head]:
     from convdyno.results.index import Index
 
     def figures(record: Record) -> dict[str, Any]:
-        from convdyno.stats.figures import figures
+        from convdyno.stats.index_figures import figures
 
         return figures(record)
 
     index = Index(out, figures)
-    heads = index.heads()
-    _tell_skipped(index.skipped)
-    if not where:
-        return heads
-    from convdyno.results.select import select
-
-    chosen = {record.id for record in select([head.record() for head in heads], where)}
-    return [head for head in heads if head.id in chosen]
+    try:
+        return index.select(where or ())
+    finally:
+        _tell_skipped(index.skipped)
 
 
 def _records(out: Path, where: list[str] | None) -> Iterator[Record]:

@@ -74,7 +74,7 @@ def submit(planned: Sequence[tuple[Order, list[Trial], dict[str, Any]]]) -> JobR
 def wait(run: JobRun, out: Path, *, quiet: bool) -> JobRun:
     """Look at the jobs now and then until all are over; what changes is said."""
     from convdyno.launch import slurm
-    from convdyno.stage.narrator import Narrator
+    from convdyno.stage.progress import Narrator
 
     narrator, pause, lost = Narrator(), LOOK_SECONDS[0], ""
     told: dict[str, str] = {}

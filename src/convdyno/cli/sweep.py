@@ -19,8 +19,8 @@ from convdyno.errors import NothingMeasured, UsageError
 if TYPE_CHECKING:
     from convdyno.cli.plan import Plan
     from convdyno.launch.crew import Launcher
-    from convdyno.stage.agenda import Agenda
     from convdyno.stage.sweep import SweepRun
+    from convdyno.stage.sweep_plan import SweepPlan
     from convdyno.trial.spec import Trial
     from convdyno.trial.sweep import Sweep
 
@@ -30,6 +30,7 @@ Examples:
   convdyno sweep sweep.toml
   convdyno sweep sweep.toml --retry failed
   convdyno sweep sweep.toml --set batch=8,16 --set budget=30s --label gpu=k80
+
 \b
 The same command again goes on where it stopped. Exit codes: 0 all is done, 2 bad usage,
 3 another process is still measuring some of it, 4 a cell was not measured to its end,
@@ -99,15 +100,15 @@ def _settings(wanted: Sweep) -> dict[str, Any]:
     return options.given({k: v for k, v in wanted.settings.items() if k not in own}) | own
 
 
-def _agenda(plan: Plan, out: Path, machine: dict[str, Any], *, retry: bool) -> Agenda:
+def _agenda(plan: Plan, out: Path, machine: dict[str, Any], *, retry: bool) -> SweepPlan:
     """The plan, and how it stands."""
     from convdyno.errors import BadStore
     from convdyno.results.index import Index
     from convdyno.results.machines import kind
-    from convdyno.stage.agenda import Agenda
-    from convdyno.stats.figures import figures
+    from convdyno.stage.sweep_plan import SweepPlan
+    from convdyno.stats.index_figures import figures
 
-    agenda = Agenda(plan.planned, kind(machine), retry=retry)
+    agenda = SweepPlan(plan.planned, kind(machine), retry=retry)
     try:
         agenda.start(Index(out, figures).heads())
     except BadStore:
@@ -117,7 +118,7 @@ def _agenda(plan: Plan, out: Path, machine: dict[str, Any], *, retry: bool) -> A
     return agenda
 
 
-def _on_stage(agenda: Agenda, given: dict[str, Any], there: Launcher) -> SweepRun:
+def _on_stage(agenda: SweepPlan, given: dict[str, Any], there: Launcher) -> SweepRun:
     from convdyno.cli.bench import how
     from convdyno.results.store import Store
     from convdyno.stage.sweep import Means, SweepRun

@@ -10,18 +10,18 @@ import typer
 if TYPE_CHECKING:
     from convdyno.cli.plan import Plan
     from convdyno.results.jobs import JobRun
-    from convdyno.stage.agenda import Agenda, Planned
+    from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
 
 SUBMITTING_SECONDS = 600.0
 """How long giving all jobs to Slurm may take."""
 
 
-def run_jobs(agenda: Agenda, plan: Plan, given: dict[str, Any]) -> None:
+def run_jobs(agenda: SweepPlan, plan: Plan, given: dict[str, Any]) -> None:
     """Submit what is neither done nor in the queue, wait for all of it, and collect."""
     from convdyno.cli.slurm import wait
     from convdyno.launch.collect import collect
     from convdyno.results.store import Store
-    from convdyno.stage.agenda import OPEN
+    from convdyno.stage.sweep_plan import OPEN
 
     out, quiet = given["out"], given["as_json"]
     store = Store(out)
@@ -40,15 +40,15 @@ def run_jobs(agenda: Agenda, plan: Plan, given: dict[str, Any]) -> None:
     look(agenda, given)
 
 
-def look(agenda: Agenda, given: dict[str, Any]) -> None:
+def look(agenda: SweepPlan, given: dict[str, Any]) -> None:
     """How everything stands now."""
     from convdyno.results.index import Index
-    from convdyno.stats.figures import figures
+    from convdyno.stats.index_figures import figures
 
     agenda.look(Index(given["out"], figures).heads())
 
 
-def _still_queued(agenda: Agenda, given: dict[str, Any]) -> list[JobRun]:
+def _still_queued(agenda: SweepPlan, given: dict[str, Any]) -> list[JobRun]:
     """Earlier runs that have a part of this plan and are not over; others are collected."""
     from convdyno.launch import slurm
     from convdyno.launch.collect import collect, uncollected
@@ -70,8 +70,8 @@ def _still_queued(agenda: Agenda, given: dict[str, Any]) -> list[JobRun]:
 
 
 def _claimed(
-    agenda: Agenda, given: dict[str, Any], held: ExitStack
-) -> tuple[list[Planned], list[Planned]]:
+    agenda: SweepPlan, given: dict[str, Any], held: ExitStack
+) -> tuple[list[PlannedTrial], list[PlannedTrial]]:
     """What is ours to submit for as long as that takes, and what others are submitting."""
     from convdyno.results.claims import Claim, claim
     from convdyno.results.machines import cell_name
@@ -92,10 +92,10 @@ def _claimed(
     return ours, others
 
 
-def _submit(missing: list[Planned], plan: Plan, given: dict[str, Any]) -> JobRun:
+def _submit(missing: list[PlannedTrial], plan: Plan, given: dict[str, Any]) -> JobRun:
     from convdyno.cli.slurm import submit
 
-    together: dict[str, list[Planned]] = {}
+    together: dict[str, list[PlannedTrial]] = {}
     for one in missing:
         key = one.trial.model_copy(update={"rung": "source"}).digest
         together.setdefault(key, []).append(one)

@@ -18,6 +18,7 @@ Examples:
   convdyno train resnet50 --data imagenet/ --recipe nvcnn-resnet50 --precision fp16
   convdyno train resnet20 --data cifar10 --recipe cifar-fast --until top1=0.90 --seeds 5
   convdyno train resnet50 --data imagenet/ --devices 4
+
 \b
 The same command again goes on where it stopped. Exit codes: 0 done, 2 bad usage,
 5 training failed, 130 or 143 stopped by Ctrl-C or SIGTERM after saving (128 + the signal).

@@ -23,6 +23,7 @@ Examples:
   convdyno tune resnet50 --engine torch --batch 32 --precision bf16 --budget 20m --name fast
   convdyno tune deepmnist --batch max --own
   convdyno bench resnet50 --preset resnet50-torch
+
 \b
 Exit codes: 0 done, 2 bad usage, 4 nothing was measured, 5 the default settings failed.
 """
@@ -80,7 +81,7 @@ def _tuner(words: dict[str, Any], there: Any) -> Tuner:
     from convdyno.cli.bench import how
     from convdyno.results import facts
     from convdyno.results.store import Store
-    from convdyno.stage.narrator import Narrator
+    from convdyno.stage.progress import Narrator
     from convdyno.stage.tuning import Tuner
 
     goal, limits, patience = how(words)

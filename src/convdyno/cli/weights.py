@@ -13,7 +13,7 @@ from convdyno.zoo.foreign import LIBRARIES
 
 if TYPE_CHECKING:
     from convdyno.blueprint.graph import Blueprint
-    from convdyno.blueprint.portable import Header, Origin
+    from convdyno.blueprint.weight_file import Origin, WeightHeader
 
 EXAMPLES = """\b
 Examples:
@@ -53,7 +53,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a network's initial weights: the ones that every engine starts from."""
-    from convdyno.blueprint.portable import save_weights
+    from convdyno.blueprint.weight_file import save_weights
     from convdyno.blueprint.weights import initial_weights
 
     parse.whole("--seed", 0)(str(seed))
@@ -83,7 +83,7 @@ def import_(
 
     Files are never executed: of a .pt or .pth file only tensors are read.
     """
-    from convdyno.blueprint.portable import read_header, save_weights
+    from convdyno.blueprint.weight_file import read_header, save_weights
     from convdyno.errors import UsageError
     from convdyno.run.foreign import read_foreign
     from convdyno.zoo.foreign.convert import classes_in, foreign_names, from_foreign, recognise
@@ -121,7 +121,7 @@ def convert(
     A torchvision or timm file is a state dict for `load_state_dict`; a keras one has its arrays as
     layer/variable.
     """
-    from convdyno.blueprint.portable import (
+    from convdyno.blueprint.weight_file import (
         describe,
         load_weights,
         read_header,
@@ -163,7 +163,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """What a file of weights says of itself, without reading the weights."""
-    from convdyno.blueprint.portable import read_header
+    from convdyno.blueprint.weight_file import read_header
 
     header = read_header(file)
     document = _document(header)
@@ -213,7 +213,7 @@ def _check_target(path: Path, force: bool) -> None:
         raise BadWeights(f"{str(path)!r} exists already; --force overwrites it")
 
 
-def _form(header: Header) -> str | None:
+def _form(header: WeightHeader) -> str | None:
     """`canonical`, the library whose names the file has, or None if it does not say."""
     if header.canonical:
         return "canonical"
@@ -221,8 +221,8 @@ def _form(header: Header) -> str | None:
     return form if form in LIBRARIES else None
 
 
-def _origin(header: Header) -> Origin:
-    from convdyno.blueprint.portable import origin
+def _origin(header: WeightHeader) -> Origin:
+    from convdyno.blueprint.weight_file import origin
 
     return header.origin() if header.canonical else origin(header.path, header.metadata)
 
@@ -242,7 +242,7 @@ def _blueprint_of(path: Path, found: Origin) -> Blueprint:
     return blueprint
 
 
-def _document(header: Header) -> dict[str, object]:
+def _document(header: WeightHeader) -> dict[str, object]:
     import math
 
     sizes = {name: math.prod(tensor.shape) for name, tensor in header.tensors.items()}
@@ -277,7 +277,7 @@ def _document(header: Header) -> dict[str, object]:
 
 def _tell(file: Path, as_json: bool) -> None:
     """What was written: the same words as `show`, in one line."""
-    from convdyno.blueprint.portable import read_header
+    from convdyno.blueprint.weight_file import read_header
 
     document = _document(read_header(file))
     if as_json:

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from convdyno.data.chance import Dice, uniforms
-from convdyno.data.extra import need
+from convdyno.data.counter_rng import Dice, uniforms
+from convdyno.data.optional_import import need
 from convdyno.data.source import Labels, Pixels
 from convdyno.errors import UnknownName
 

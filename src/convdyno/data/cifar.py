@@ -14,10 +14,10 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.data.extra import need
 from convdyno.data.files import Blob
-from convdyno.data.pickled import read_pickled
-from convdyno.data.source import Arrays, Facts, Labels, Pixels, Split
+from convdyno.data.optional_import import need
+from convdyno.data.safe_pickle import read_pickled
+from convdyno.data.source import DecodedImages, Facts, Labels, Pixels, Split
 from convdyno.errors import BadData
 
 CLASSES = (
@@ -55,7 +55,7 @@ class Cifar:
         """The splits that are there."""
         return tuple(split for split in ("train", "validation") if split in self.parts)
 
-    def open(self, split: Split) -> Arrays:
+    def open(self, split: Split) -> DecodedImages:
         """All images of a split, decoded."""
         files = self.parts[split]
         if self.kind == "cifar10-png":
@@ -79,7 +79,7 @@ class Cifar:
             )
         size = sum(blob.size for blob in files)
         facts = Facts(self.kind, self.path, split, len(labels), CLASSES, (SIDE, SIDE, 3), size)
-        return Arrays(facts, images, labels)
+        return DecodedImages(facts, images, labels)
 
 
 def find_cifar(path: Path, blobs: Sequence[Blob]) -> Cifar | None:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.data.chance import Dice
-from convdyno.data.extra import need
+from convdyno.data.counter_rng import Dice
+from convdyno.data.optional_import import need
 from convdyno.data.source import Pixels
 
 BRIGHTNESS = 32.0

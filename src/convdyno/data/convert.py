@@ -18,21 +18,21 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from convdyno.data.damage import OnBad, Tolerance
-from convdyno.data.example import Picture, build_example
-from convdyno.data.files import listed
-from convdyno.data.folder import class_folders
-from convdyno.data.picture import (
+from convdyno.data.dataset_json import SIDECAR, folder_name, write_json
+from convdyno.data.encoded_image import (
     PLAIN,
-    Header,
+    ImageHeader,
     check_whole,
     encode,
     ends_early,
     read_header,
 )
-from convdyno.data.sidecar import SIDECAR, folder_name, write_json
-from convdyno.data.source import Arrays, Source, Split
+from convdyno.data.files import listed
+from convdyno.data.folder import class_folders
+from convdyno.data.source import DecodedImages, Source, Split
+from convdyno.data.tf_example import Picture, build_example
 from convdyno.data.tfrecord import Records, RecordWriter
+from convdyno.data.tolerance import OnBad, Tolerance
 from convdyno.data.whole import clear_parts, told_if_full, whole_file
 from convdyno.errors import BadData, UsageError
 
@@ -89,7 +89,7 @@ class Convertible(Protocol):
         """What can be opened."""
 
     def open(self, split: Split) -> Source:
-        """One split."""
+        """The examples of one split."""
 
 
 @runtime_checkable
@@ -115,7 +115,7 @@ class _Ready:
 
     data: bytes
     label: int
-    header: Header
+    header: ImageHeader
     name: str
     repaired: bool
 
@@ -136,7 +136,7 @@ def convert(
             return plan.run()
     finally:
         for source in sources.values():
-            if not isinstance(source, Arrays):
+            if not isinstance(source, DecodedImages):
                 source.close()
 
 
@@ -367,7 +367,7 @@ def _repeated(source: Source) -> frozenset[int]:
 def _ready(source: Source, row: int, options: Options, numbered: bool) -> _Ready:
     """One image as it is to be written: carried over, shrunk or repaired."""
     wanted = "PNG" if options.encoding == "png" else "JPEG"
-    if isinstance(source, Arrays):
+    if isinstance(source, DecodedImages):
         where = f"image {row} of {source.facts.path}"
         data, header = encode(
             source.images[row], wanted, options.quality, where, options.short_side
@@ -393,7 +393,7 @@ def _ready(source: Source, row: int, options: Options, numbered: bool) -> _Ready
     return _Ready(content, example.label, header, _file_name(given, row, header.format), odd)
 
 
-def _must_change(header: Header, name: str) -> bool:
+def _must_change(header: ImageHeader, name: str) -> bool:
     """Whether readers of JPEG and PNG would stumble: CMYK, another format, a PNG called JPEG."""
     if header.mode not in PLAIN or header.format not in ENDINGS:
         return True

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from convdyno.data import colour
 from convdyno.data.augment import Box, Fidelity, Resize, resample, with_channels
-from convdyno.data.extra import need
 from convdyno.data.native import build
+from convdyno.data.optional_import import need
 from convdyno.data.source import Pixels
 from convdyno.errors import BadData, NotInstalled, UnknownName
 

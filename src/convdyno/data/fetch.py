@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convdyno.data.cifar import CLASSES, write_binary
+from convdyno.data.detect import default_folder, recognise
 from convdyno.data.files import CHUNK, reason
 from convdyno.data.idx import write_idx
-from convdyno.data.recognise import default_folder, recognise
-from convdyno.data.source import Arrays, Split
+from convdyno.data.source import DecodedImages, Split
 from convdyno.data.whole import told_if_full, whole_file
 from convdyno.errors import BadData, UnknownName, UsageError
 
@@ -200,18 +200,18 @@ def _pour(address: str, to: Path) -> str:
     return digest.hexdigest()
 
 
-def _open(name: str, known: Known, source: Path) -> dict[Split, Arrays]:
+def _open(name: str, known: Known, source: Path) -> dict[Split, DecodedImages]:
     found = recognise(str(source.absolute()))
-    splits: dict[Split, Arrays] = {}
+    splits: dict[Split, DecodedImages] = {}
     for split in known.counts:
         opened = found.open(split) if split in found.splits else None
-        if not isinstance(opened, Arrays) or opened.facts.image != known.image:
+        if not isinstance(opened, DecodedImages) or opened.facts.image != known.image:
             raise BadData(f"{source} is not {name}: it has no {split} images of {known.image}")
         splits[split] = opened
     return splits
 
 
-def _unlike(known: Known, splits: dict[Split, Arrays]) -> list[str]:
+def _unlike(known: Known, splits: dict[Split, DecodedImages]) -> list[str]:
     return [
         f"{len(arrays)} {split} images, where {known.counts[split]} are usual"
         for split, arrays in splits.items()
@@ -219,7 +219,7 @@ def _unlike(known: Known, splits: dict[Split, Arrays]) -> list[str]:
     ]
 
 
-def _write_idx(folder: Path, splits: dict[Split, Arrays], known: Known) -> list[str]:
+def _write_idx(folder: Path, splits: dict[Split, DecodedImages], known: Known) -> list[str]:
     warnings = []
     train, held = splits["train"], splits["validation"]
     contents: tuple[NDArray[Any], ...] = (
@@ -238,7 +238,7 @@ def _write_idx(folder: Path, splits: dict[Split, Arrays], known: Known) -> list[
     return warnings
 
 
-def _write_cifar(folder: Path, splits: dict[Split, Arrays], known: Known) -> list[str]:
+def _write_cifar(folder: Path, splits: dict[Split, DecodedImages], known: Known) -> list[str]:
     train, held = splits["train"], splits["validation"]
     rows = np.array_split(np.arange(len(train)), BATCHES)
     for number, batch in enumerate(rows, 1):

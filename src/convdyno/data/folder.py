@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from convdyno.data.dataset_json import folder_name, read_sidecar
+from convdyno.data.encoded_image import HEAD, sniff
 from convdyno.data.files import Blob, listed, reason
-from convdyno.data.picture import HEAD, sniff
-from convdyno.data.sidecar import folder_name, read_sidecar
 from convdyno.data.source import Example, Facts, Split
 from convdyno.errors import BadData
 
@@ -29,7 +29,7 @@ PEEK = 16
 WHOLE = -1
 
 
-class Place(NamedTuple):
+class ImagePlace(NamedTuple):
     """Where one image is: a file of a folder, or a stretch of a tar archive."""
 
     holder: str
@@ -143,7 +143,7 @@ def class_folders(folder: Path) -> tuple[str, ...]:
     return tuple(entry.name for entry in listed(folder) if entry.is_dir())
 
 
-def places(folder: Path, classes: Sequence[str], top: Path) -> Iterator[Place]:
+def places(folder: Path, classes: Sequence[str], top: Path) -> Iterator[ImagePlace]:
     """Every image of a split's class folders."""
     number = {name: label for label, name in enumerate(classes)}
     for name in class_folders(folder):
@@ -153,7 +153,9 @@ def places(folder: Path, classes: Sequence[str], top: Path) -> Iterator[Place]:
         for file in images_in(folder / name):
             empty = False
             holder = str(folder / name)
-            yield Place(holder, file.path[len(holder) + 1 :], number[name], file.stat().st_size)
+            yield ImagePlace(
+                holder, file.path[len(holder) + 1 :], number[name], file.stat().st_size
+            )
         if empty:
             raise BadData(f"{folder / name} is a class folder without images")
 
@@ -175,7 +177,7 @@ def is_image(path: Path) -> bool:
 
 
 def gather(
-    kind: str, path: Path, split: Split, classes: Sequence[str], found: Iterable[Place]
+    kind: str, path: Path, split: Split, classes: Sequence[str], found: Iterable[ImagePlace]
 ) -> Pictures:
     """A source of the images at these places."""
     numbers: dict[str, int] = {}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convdyno.data.files import GZIP, Blob
-from convdyno.data.source import Arrays, Facts, Labels, Pixels, Split
+from convdyno.data.source import DecodedImages, Facts, Labels, Pixels, Split
 from convdyno.errors import BadData
 
 Role = Literal["images", "labels"]
@@ -42,7 +42,7 @@ class Idx:
         """The splits that have both images and labels."""
         return tuple(split for split in self.parts if len(self.parts[split]) == 2)
 
-    def open(self, split: Split) -> Arrays:
+    def open(self, split: Split) -> DecodedImages:
         """The images, memory-mapped where the file is not compressed, and the labels."""
         files = self.parts[split]
         images = read_idx(files["images"])
@@ -59,7 +59,7 @@ class Idx:
         images = images if images.ndim == 4 else images[..., None]
         if images.shape[3] not in (1, 3):
             raise BadData(f"{files['images'].where} has images of {images.shape[3]} channels")
-        return Arrays(self._facts(split, images, labels), images, labels)
+        return DecodedImages(self._facts(split, images, labels), images, labels)
 
     def _facts(self, split: Split, images: Pixels, labels: Labels) -> Facts:
         count = int(labels.max()) + 1

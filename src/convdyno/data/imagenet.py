@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from convdyno.data.encoded_image import HEAD, sniff
 from convdyno.data.files import Blob, groups, is_tar, listed, looks_like_tar, members, reason
 from convdyno.data.folder import (
     SPLITS,
+    ImagePlace,
     Pictures,
-    Place,
     class_folders,
     gather,
     images_in,
     is_image,
     places,
 )
-from convdyno.data.matlab import read_synsets
-from convdyno.data.picture import HEAD, sniff
+from convdyno.data.imagenet_meta import read_synsets
 from convdyno.data.source import Split
 from convdyno.errors import BadData
 
@@ -172,7 +172,7 @@ def _classes(train: Path) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _training(train: Path, classes: Sequence[str]) -> Iterator[Place]:
+def _training(train: Path, classes: Sequence[str]) -> Iterator[ImagePlace]:
     number = {name: label for label, name in enumerate(classes)}
     if train.is_dir() and class_folders(train):
         yield from places(train, classes, train)
@@ -191,7 +191,9 @@ def _training(train: Path, classes: Sequence[str]) -> Iterator[Place]:
             raise BadData(f"{train} is a damaged archive: {reason(error)}") from error
 
 
-def _nested(file: IO[bytes], outer: Path, member: tarfile.TarInfo, label: int) -> Iterator[Place]:
+def _nested(
+    file: IO[bytes], outer: Path, member: tarfile.TarInfo, label: int
+) -> Iterator[ImagePlace]:
     """The images of an archive within an archive, at their offsets in the outer one."""
     count = 0
     try:
@@ -200,7 +202,7 @@ def _nested(file: IO[bytes], outer: Path, member: tarfile.TarInfo, label: int) -
                 if image.isreg():
                     count += 1
                     offset = member.offset_data + image.offset_data
-                    yield Place(str(outer), image.name, label, image.size, offset)
+                    yield ImagePlace(str(outer), image.name, label, image.size, offset)
     except tarfile.TarError as error:
         raise BadData(
             f"{outer} at byte {member.offset_data}: {member.name} is a damaged archive"
@@ -209,17 +211,17 @@ def _nested(file: IO[bytes], outer: Path, member: tarfile.TarInfo, label: int) -
         raise BadData(f"{outer} at byte {member.offset_data}: {member.name} has no images")
 
 
-def _inside(archive: Path, label: int) -> Iterator[Place]:
+def _inside(archive: Path, label: int) -> Iterator[ImagePlace]:
     for member, offset, _ in _stretches(archive):
-        yield Place(str(archive), member.name, label, member.size, offset)
+        yield ImagePlace(str(archive), member.name, label, member.size, offset)
 
 
-def _images(part: Path) -> Iterator[Place]:
+def _images(part: Path) -> Iterator[ImagePlace]:
     if part.is_file():
         yield from _inside(part, 0)
         return
     for entry in images_in(part):
-        yield Place(str(part), entry.path[len(str(part)) + 1 :], 0, entry.stat().st_size)
+        yield ImagePlace(str(part), entry.path[len(str(part)) + 1 :], 0, entry.stat().st_size)
 
 
 def _labels(path: Path, count: int, classes: Sequence[str] | None) -> list[str]:

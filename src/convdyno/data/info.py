@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from convdyno.data.damage import Tolerance
+from convdyno.data.detect import DataSet
+from convdyno.data.encoded_image import ImageHeader, check_whole, read_header
 from convdyno.data.folder import Pictures
-from convdyno.data.picture import Header, check_whole, read_header
-from convdyno.data.recognise import DataSet
-from convdyno.data.source import Arrays, Encoded, Source
+from convdyno.data.source import DecodedImages, Encoded, Source
 from convdyno.data.tfrecord import Records
+from convdyno.data.tolerance import Tolerance
 from convdyno.errors import BadData
 
 SAMPLE = 1000
@@ -60,15 +60,15 @@ def _split(
     source: Source, check: bool, threads: int, tolerance: Tolerance, progress: Progress | None
 ) -> dict[str, Any]:
     facts = source.facts
-    if isinstance(source, Arrays):
+    if isinstance(source, DecodedImages):
         height, width, channels = facts.image or source.images.shape[1:]
-        headers = [Header("array", width, height, CHANNELS.get(channels, str(channels)))]
+        headers = [ImageHeader("array", width, height, CHANNELS.get(channels, str(channels)))]
         looked_at = len(source)
     else:
         headers = list(_headers(source, check, threads, tolerance, progress))
         looked_at = len(headers)
     counts = _per_class(source, tolerance)
-    if not isinstance(source, Arrays):
+    if not isinstance(source, DecodedImages):
         source.close()
     kinds = Counter(f"{header.format} {header.mode}" for header in headers)
     return {
@@ -85,11 +85,11 @@ def _split(
 
 def _headers(
     source: Encoded, check: bool, threads: int, tolerance: Tolerance, progress: Progress | None
-) -> Iterable[Header]:
+) -> Iterable[ImageHeader]:
     count = len(source)
     rows = np.arange(count) if check else np.unique(np.linspace(0, count - 1, SAMPLE, dtype=int))
 
-    def look(row: int) -> Header | BadData:
+    def look(row: int) -> ImageHeader | BadData:
         try:
             example = source.read(row)
             if check:
@@ -112,7 +112,7 @@ def _headers(
 def _per_class(source: Source, tolerance: Tolerance) -> list[int]:
     classes = len(source.facts.classes)
     try:
-        if isinstance(source, Arrays | Pictures):
+        if isinstance(source, DecodedImages | Pictures):
             labels = source.labels
         elif isinstance(source, Records):
             labels = source.labels()

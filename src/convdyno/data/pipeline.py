@@ -18,10 +18,10 @@ import numpy as np
 
 from convdyno.data import augment
 from convdyno.data.augment import Transform
-from convdyno.data.chance import shuffled
+from convdyno.data.batch_filler import Filler, PixelRecipe
+from convdyno.data.counter_rng import shuffled
 from convdyno.data.decode import Choice, chosen
-from convdyno.data.fill import Filler, Recipe
-from convdyno.data.source import Arrays, Labels, Pixels, Source
+from convdyno.data.source import DecodedImages, Labels, Pixels, Source
 from convdyno.errors import BadData, UnknownName, UsageError
 
 Cache = Literal["none", "bytes", "decoded"]
@@ -52,11 +52,11 @@ class Strict:
     """Tolerates nothing."""
 
     def bad(self, error: BadData) -> None:
-        """Raise it."""
+        """Raise the error of an example."""
         raise error
 
 
-class Schedule:
+class BatchOrder:
     """Which examples are in which batch of a rank.
 
     Endless, as in training: each epoch is a new order of all examples, cut into global batches of
@@ -135,17 +135,17 @@ class Pipeline:
         if cache not in CACHES:
             raise UnknownName("cache", cache, CACHES)
         transform = transform or augment.usual(source.facts.kind)
-        recipe = Recipe(source, image, train, transform, seed, chosen(decoder), classes)
+        recipe = PixelRecipe(source, image, train, transform, seed, chosen(decoder), classes)
         if cache != "none":
             recipe = recipe.holding(cached, decoded=cache == "decoded")
         endless = train if endless is None else endless
-        self.schedule = Schedule(
+        self.schedule = BatchOrder(
             len(source), batch, endless=endless, seed=seed, rank=rank, size=size
         )
         self.wait_seconds = 0.0
         """How long the consumer has waited for batches so far."""
         self._facts = {
-            "decoder": recipe.decoder if not isinstance(source, Arrays) else "none",
+            "decoder": recipe.decoder if not isinstance(source, DecodedImages) else "none",
             "fidelity": transform.fidelity,
             "crop": transform.crop if train else transform.view,
             "resize": transform.resize,
@@ -226,13 +226,18 @@ class _Crew:
     """The threads, the buffers and who may write where."""
 
     def __init__(
-        self, recipe: Recipe, schedule: Schedule, first: int, buffers: int, tolerance: Tolerant
+        self,
+        recipe: PixelRecipe,
+        schedule: BatchOrder,
+        first: int,
+        buffers: int,
+        tolerance: Tolerant,
     ) -> None:
         self._recipe, self._schedule, self._tolerance = recipe, schedule, tolerance
         size = schedule.batch
         self._images = np.empty((buffers, size, *recipe.image), np.uint8)
         self._labels = np.empty((buffers, size), np.int64)
-        together = isinstance(recipe.source, Arrays)
+        together = isinstance(recipe.source, DecodedImages)
         self._step = size if together else CHUNK
         self._chunks = -(-size // self._step)
         self._buffers = buffers
@@ -361,7 +366,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _place(schedule: Schedule, start: tuple[int, int]) -> int:
+def _place(schedule: BatchOrder, start: tuple[int, int]) -> int:
     epoch, batch = start
     if epoch < 0 or batch < 0 or (not schedule.endless and epoch):
         raise UsageError(f"there is no batch {batch} of epoch {epoch} to start at")

@@ -46,7 +46,7 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Arrays:
+class DecodedImages:
     """A split whose images are held decoded."""
 
     facts: Facts
@@ -72,4 +72,4 @@ class Encoded(Protocol):
         """Give back files and maps."""
 
 
-Source = Arrays | Encoded
+Source = DecodedImages | Encoded

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convdyno.data.fill import Recipe
+from convdyno.data.batch_filler import PixelRecipe
 from convdyno.data.pipeline import Pipeline
-from convdyno.data.source import Arrays
+from convdyno.data.source import DecodedImages
 from convdyno.errors import BadData
 
 BLOCK_SECONDS = 0.4
@@ -25,7 +25,7 @@ HELD_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TimedBatches:
     """Some batches, timed together."""
 
     batches: int
@@ -45,36 +45,36 @@ class Parts:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The sum of all parts."""
         return self.read_seconds + self.decode_seconds + self.transform_seconds
 
 
-def blocks(pipeline: Pipeline, seconds: float) -> list[Block]:
+def blocks(pipeline: Pipeline, seconds: float) -> list[TimedBatches]:
     """Time the pipeline for so long, after what it had made ahead has been used up."""
     for _ in range(int(str(pipeline.facts()["prefetch"])) + 2):
         next(pipeline)
     many = 1  # One batch tells little: it may have been ready by chance.
     while _timed(pipeline, many).seconds < BLOCK_SECONDS:
         many *= 2
-    found: list[Block] = []
+    found: list[TimedBatches] = []
     end = time.perf_counter() + seconds
     while len(found) < 2 or time.perf_counter() < end:
         found.append(_timed(pipeline, many))
     return found
 
 
-def _timed(pipeline: Pipeline, batches: int) -> Block:
+def _timed(pipeline: Pipeline, batches: int) -> TimedBatches:
     waited, start = pipeline.wait_seconds, time.perf_counter()
     for _ in range(batches):
         next(pipeline)
-    return Block(batches, time.perf_counter() - start, pipeline.wait_seconds - waited)
+    return TimedBatches(batches, time.perf_counter() - start, pipeline.wait_seconds - waited)
 
 
-def parts(recipe: Recipe, sample: int = SAMPLE) -> Parts:
+def parts(recipe: PixelRecipe, sample: int = SAMPLE) -> Parts:
     """Measure the parts by leaving them out one after another: hold bytes, then hold pixels."""
     source = recipe.source
     sample = min(sample, len(source))
-    if isinstance(source, Arrays):
+    if isinstance(source, DecodedImages):
         each = source.images[0].nbytes
         return Parts(0.0, 0.0, _filling(recipe, sample), each)
     sizes = [len(source.read(index).data) for index in range(sample)]
@@ -85,14 +85,14 @@ def parts(recipe: Recipe, sample: int = SAMPLE) -> Parts:
     return Parts(read, max(0.0, whole - transform), transform, float(np.mean(sizes)))
 
 
-def _that_fit(recipe: Recipe, sample: int) -> int:
-    assert not isinstance(recipe.source, Arrays)
+def _that_fit(recipe: PixelRecipe, sample: int) -> int:
+    assert not isinstance(recipe.source, DecodedImages)
     example = recipe.source.read(0)
     height, width = recipe.reader().open(example.data, example.where)
     return max(1, min(sample, HELD_BYTES // (height * width * recipe.image[2])))
 
 
-def _filling(recipe: Recipe, sample: int) -> float:
+def _filling(recipe: PixelRecipe, sample: int) -> float:
     filler = recipe.filler()
     images = np.empty((sample, *recipe.image), np.uint8)
     labels, numbers = np.empty(sample, np.int64), np.arange(sample, dtype=np.int64)

@@ -24,11 +24,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.data.example import class_name, find_filename, find_label, parse_example
-from convdyno.data.extra import need
+from convdyno.data.dataset_json import SIDECAR, read_sidecar
 from convdyno.data.files import listed, reason
-from convdyno.data.sidecar import SIDECAR, read_sidecar
+from convdyno.data.optional_import import need
 from convdyno.data.source import Example, Facts, Split
+from convdyno.data.tf_example import class_name, find_filename, find_label, parse_example
 from convdyno.data.whole import whole_file
 from convdyno.errors import BadData
 

@@ -36,7 +36,7 @@ from convdyno.engines.contract import (
     Engine,
     Probe,
     Session,
-    Settings,
+    SessionSettings,
     State,
     Trial,
     Weights,
@@ -83,7 +83,9 @@ class Clockwork:
         self._now = self._steps = 0
         self.clock = time.perf_counter_ns if self._words["clock"] == "real" else lambda: self._now
         layout = "none" if trial.layout == "auto" else trial.layout
-        self.settings = Settings("clockwork", "clockwork", layout, compiled, trial.threads or 1)
+        self.settings = SessionSettings(
+            "clockwork", "clockwork", layout, compiled, trial.threads or 1
+        )
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Batch:
         return images, labels

@@ -28,6 +28,7 @@ __all__ = [
     "Probe",
     "Session",
     "State",
+    "Treatment",
     "Trial",
     "Weights",
     "World",
@@ -67,11 +68,11 @@ class Probe:
     work: float
     """Floating-point operations of one run; bytes moved for "copy"."""
     run: Callable[[], object]
-    """Enqueue the work once."""
+    """Enqueue the work once; what is returned has the result when the session has waited."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SessionSettings:
     """What `auto` became: the conditions a session really runs under, for the record."""
 
     device: str
@@ -88,7 +89,7 @@ class Settings:
 class Session(Protocol):
     """A network loaded on its device, ready to step. Benchmarking and training use the same one."""
 
-    settings: Settings
+    settings: SessionSettings
     clock: Callable[[], int]
     """Nanoseconds that only go forward: `time.perf_counter_ns` wherever time is real."""
 
@@ -173,13 +174,29 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
+class Treatment:
+    """What a framework's own loader does to an image."""
+
+    size: tuple[int, int]
+    """Height and width."""
+    channels: int = 3
+    train: bool = True
+    area: tuple[float, float] = (0.08, 1.0)
+    """Of a random crop, as a share of the image."""
+    aspect: tuple[float, float] = (3 / 4, 4 / 3)
+    jitter: bool = False
+    """Random colours: brightness 32/255, saturation and contrast 0.5 to 1.5, hue 0.2."""
+    antialias: bool = False
+
+
+@dataclass(frozen=True)
 class Material:
     """Real data as a framework's own loader takes them: exactly one of the first three."""
 
     files: Sequence[tuple[str, int]] | None
     """Paths of images, each with its label."""
     records: Sequence[str] | None
-    """TFRecord files."""
+    """Paths of TFRecord files."""
     arrays: tuple[NDArray[np.uint8], NDArray[np.int64]] | None
     first_label: int
     """The label of the first class in the records."""
@@ -191,11 +208,18 @@ class Material:
     threads: int
     prefetch: int
     area: tuple[float, float]
-    """Of a random crop, as a share of the image."""
     aspect: tuple[float, float]
     jitter: bool
-    """Random colours."""
     antialias: bool
+
+    @property
+    def treatment(self) -> Treatment:
+        """What is done to each image."""
+        height, width, channels = self.image
+        return Treatment(
+            (height, width), channels, self.train, self.area, self.aspect, self.jitter,
+            self.antialias,
+        )  # fmt: skip
 
 
 @runtime_checkable

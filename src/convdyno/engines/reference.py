@@ -46,7 +46,7 @@ from convdyno.engines.contract import (
     Optimiser,
     Probe,
     Session,
-    Settings,
+    SessionSettings,
     State,
     Trial,
     Weights,
@@ -262,7 +262,7 @@ class ReferenceSession:
     """A network that NumPy runs."""
 
     def __init__(self, blueprint: Blueprint, optimiser: Optimiser, weights: Weights) -> None:
-        self.settings = Settings(
+        self.settings = SessionSettings(
             device="cpu",
             device_name="NumPy",
             layout="nhwc",
@@ -319,7 +319,7 @@ class ReferenceSession:
         return {name: array.astype(np.float32) for name, array in found.items()}
 
     def weights(self) -> Weights:
-        """All weights."""
+        """All weights, by canonical name."""
         return {name: array.astype(np.float32) for name, array in self._now.items()}
 
     def load(self, weights: Weights) -> None:
@@ -395,7 +395,7 @@ class ReferenceEngine:
         """It computes alone."""
 
     def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
-        """Load a network."""
+        """Load a network into NumPy arrays."""
         possible = {
             "precision": ("fp32",),
             "layout": ("auto", "nhwc"),

@@ -19,7 +19,7 @@ from convdyno.launch.far import Conversation, HostFailed
 from convdyno.launch.host import FarHost
 from convdyno.trial.spec import Trial
 
-SURVEY = "convdyno.run.survey"
+SURVEY = "convdyno.run.host_facts"
 SURVEY_SECONDS = 120.0
 SKEW_SECONDS = 1.0
 """Clocks that differ by more are told."""

@@ -18,9 +18,9 @@ from convdyno.report.format import noun
 from convdyno.results.machines import kind
 from convdyno.results.record import Block, Energy, NetworkFacts, Process, Record, Status
 from convdyno.stats.compare import PairedRounds
-from convdyno.stats.family import Unpaired
-from convdyno.stats.records import in_step, numbered_ranks, rounds_of
+from convdyno.stats.holm import Unpaired
 from convdyno.stats.rounds import Round
+from convdyno.stats.rounds_of_record import in_step, numbered_ranks, rounds_of
 from convdyno.stats.summary import (
     ONE_BLOCK,
     ONE_PROCESS,

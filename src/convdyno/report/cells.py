@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from convdyno.errors import BadStore
 from convdyno.report.cell import Cell, Shared, cell_of
-from convdyno.results.runs import NAME, RunRecord, read_run
+from convdyno.results.runs import NAME, RunRecord, read_history, read_run
 from convdyno.results.select import parse_condition, select
 from convdyno.results.store import Store
 
@@ -92,23 +91,19 @@ def _read_trainings(place: Path, found: Gathered) -> None:
 
 
 def _looks(folder: Path, record: RunRecord) -> tuple[tuple[float, float], ...]:
-    """When each evaluation was, and what it found; half a line at the end is left out."""
+    """When each evaluation was, and what it found."""
     try:
-        lines = (folder / "history.jsonl").read_text(errors="replace").splitlines()
+        lines = read_history(folder / "history.jsonl")
     except OSError:
         return ()
     result = record.result or {}
     # Earlier versions noted the step alone: training goes on at an even pace.
     pace = (result.get("seconds") or 0.0) / (result.get("step") or 1)
-    found = []
-    for text in lines:
-        try:
-            line = json.loads(text)
-            if line["kind"] == "evaluated":
-                found.append((float(line.get("seconds", pace * line["step"])), float(line["top1"])))
-        except (ValueError, LookupError, TypeError):
-            continue
-    return tuple(found)
+    return tuple(
+        (float(line.get("seconds", pace * line["step"])), float(line["top1"]))
+        for line in lines
+        if line.get("kind") == "evaluated"
+    )
 
 
 def _known(sentence: str) -> bool:

@@ -30,9 +30,10 @@ from convdyno.report.format import (
 )
 from convdyno.report.ladders import Climbed
 from convdyno.report.scaling import Curve
-from convdyno.report.text_table import aligned, printable
+from convdyno.report.text_table import aligned
 from convdyno.results.certificate import TOLERANCES, Certificate
 from convdyno.results.record import Rank, Record
+from convdyno.terminal import commands, visible
 from convdyno.trial.spec import Trial
 
 MOST_COMPARISONS = 12
@@ -52,14 +53,14 @@ class Screen:
     """Where results are printed."""
 
     def __init__(self, file: TextIO | None = None) -> None:
-        out = file or sys.stdout
+        out = commands(file or sys.stdout)
         self._console = Console(
             file=out, highlight=False, markup=False, width=None if out.isatty() else PLAIN_WIDTH
         )
 
     def line(self, text: str = "", style: str = "") -> None:
-        """One line of text, printed as it is."""
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        """One line of text, printed as it is but for what cannot be seen."""
+        self._console.print(Text(visible(text), style=style), soft_wrap=True)
 
     def table(self, rows: Sequence[dict[str, Any]], *, plain: bool = False) -> None:
         """Rows of one shape as a table; numbers stand right."""
@@ -75,12 +76,12 @@ class Screen:
             right = number or name in RIGHT
             table.add_column(name, justify="right" if right else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(_cell(value)) for value in row.values()))
+            table.add_row(*(Text(visible(_cell(value))) for value in row.values()))
         self._console.print(table)
 
     def _many(self, rows: Sequence[dict[str, Any]]) -> None:
         """The same in plain columns, for more rows than a terminal shows at once."""
-        lines = [[*rows[0]], *([printable(_cell(value)) for value in row.values()] for row in rows)]
+        lines = [[*rows[0]], *([visible(_cell(value)) for value in row.values()] for row in rows)]
         right = [place for place, name in enumerate(rows[0]) if name in RIGHT]
         self._console.file.write("\n".join(aligned(lines, right)) + "\n")
 
@@ -370,7 +371,7 @@ def _machine(machine: dict[str, Any]) -> str:
 def _peak(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One precision of one engine: what it reaches, and whether that makes it worth using."""
     plain = next((r for r in rows if r["engine"] == row["engine"] and r["precision"] == "fp32"), {})
-    gain = row["matmul"] / plain["matmul"] if "matmul" in row and "matmul" in plain else None
+    gain = row["matmul"] / plain["matmul"] if "matmul" in row and plain.get("matmul") else None
     verdict = row.get("refused", "")
     if gain is not None and row["precision"] != "fp32":
         verdict = f"{gain:.2g} x fp32" + (": fast" if gain > 1.2 else ": not worth it here")

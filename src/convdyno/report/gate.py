@@ -16,9 +16,9 @@ from convdyno.report.format import around, clock, noun, percent, ratio, said
 from convdyno.results.floor import Floor
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, noise_floor
-from convdyno.stats.exact import Check, exact_checks
 from convdyno.stats.gate import Outcome, judge, limit, paired_ratio, unpaired_ratio
-from convdyno.stats.records import paired, rounds_of
+from convdyno.stats.gate_checks import ExactCheck, exact_checks
+from convdyno.stats.rounds_of_record import paired, rounds_of
 
 FORMAT = 1
 EXIT_CODES: dict[Outcome, int] = {
@@ -89,7 +89,7 @@ class Gate:
     """Whether both took turns in the same rounds; else the base is a record of earlier."""
     terms: Terms
     ratio: Comparison
-    checks: list[Check]
+    checks: list[ExactCheck]
     outcome: Outcome
     reason: str
     """The verdict in a sentence."""
@@ -176,7 +176,7 @@ def examine(
 
 
 def _verdict(
-    base: Record, candidate: Record, ratio: Comparison, checks: Sequence[Check], terms: Terms
+    base: Record, candidate: Record, ratio: Comparison, checks: Sequence[ExactCheck], terms: Terms
 ) -> tuple[Outcome, str]:
     if not base.measured:
         return "nothing measured", f"nothing was measured of the base: {base.reason}"

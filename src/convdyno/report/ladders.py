@@ -9,7 +9,7 @@ from typing import Any
 from convdyno.report.cell import Cell
 from convdyno.report.format import percent, rate, share
 from convdyno.stats.ladder import Ladder, climb
-from convdyno.stats.records import in_step
+from convdyno.stats.rounds_of_record import in_step
 from convdyno.trial.spec import Trial
 
 RUNGS = ("device", "host", "decoded", "bytes", "source")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from convdyno.report.format import between, pairs, rate
-from convdyno.report.text_table import aligned, printable
+from convdyno.report.text_table import aligned
 from convdyno.results.index import Head
+from convdyno.terminal import visible
 
 COLUMNS = ("record", "trial", "labels", "status", "images/s", "95 % interval", "rounds")
 LABELS, RIGHT = 2, (4, 6)
@@ -29,8 +30,8 @@ def _row(head: Head) -> tuple[str, ...]:
     figures = head.figures
     return (
         head.id,
-        head.label,
-        printable(pairs(head.labels, ",")),
+        visible(head.label),
+        visible(pairs(head.labels, ",")),
         head.status,
         rate(figures.get("images_per_second")),
         between(figures.get("low"), figures.get("high")),

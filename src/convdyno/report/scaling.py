@@ -10,11 +10,11 @@ from typing import Any
 from convdyno.report.cell import Cell
 from convdyno.report.format import UNPAIRED, noun, rate, share
 from convdyno.stats.ladder import Share
-from convdyno.stats.records import in_step
+from convdyno.stats.rounds_of_record import in_step
 from convdyno.stats.scaling import (
     Communication,
-    Gain,
-    Standing,
+    RankPace,
+    Speedup,
     at_the_pace_of,
     communication,
     gain,
@@ -42,7 +42,7 @@ class RankRate:
     host: str
     device: str
     headline: Interval
-    standing: Standing | None
+    standing: RankPace | None
     """Against the other ranks; None where all had to wait for each other."""
 
     @property
@@ -73,7 +73,7 @@ class Point:
     """One cell of a curve."""
 
     cell: Cell
-    gain: Gain | None
+    gain: Speedup | None
     """Over one device; None where that was not measured."""
     ideal: float | None
     """Images per second of so many devices, were each as fast as one alone."""
@@ -306,7 +306,7 @@ def _explained(point: Point, points: Sequence[Point]) -> Point:
 
 def _ranks(cell: Cell) -> tuple[RankRate, ...]:
     rounds = [list(rank.rounds.values()) for rank in cell.ranks]
-    found: Sequence[Standing | None] = [None] * len(rounds)
+    found: Sequence[RankPace | None] = [None] * len(rounds)
     if _at_own_pace(cell.trial):
         found = standings(rounds, cell.looks) or found
     return tuple(
@@ -343,6 +343,6 @@ def _unexplained(point: Point) -> bool:
     return short and point.communication is None and not _at_own_pace(point.trial)
 
 
-def _behind(standing: Standing) -> Share:
+def _behind(standing: RankPace) -> Share:
     ends = [None if end is None else 1 - end for end in (standing.high, standing.low)]
     return Share(1 - standing.ratio, *ends)

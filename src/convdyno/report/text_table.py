@@ -18,11 +18,6 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Itera
         yield "  ".join(cells).rstrip()
 
 
-def printable(text: str) -> str:
-    """Text as a terminal may have it: a label could move the cursor."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-
 def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows of one shape as a table of HTML; nothing for none."""
     if not rows:

@@ -12,7 +12,8 @@ from typing import Any, TextIO
 
 from convdyno import __version__
 from convdyno.report.format import clock, noun, quantity, rate
-from convdyno.stats import student
+from convdyno.stats import t_distribution
+from convdyno.terminal import Visible, erase_line
 from convdyno.trial.training import Training
 
 RULE = "-" * 64
@@ -24,7 +25,8 @@ class Watcher:
     def __init__(
         self, folder: Path, *, quiet: bool = False, table: bool = False, out: TextIO | None = None
     ) -> None:
-        self._folder, self._quiet, self._out = folder, quiet, out or sys.stderr
+        self._folder, self._quiet = folder, quiet
+        self._out = Visible(out or sys.stderr)
         self._live = self._out.isatty() and not table
         self._steps, self._top1 = 1, ""
         self._rates: list[float] = []
@@ -76,7 +78,7 @@ class Watcher:
     def end(self) -> None:
         """Take the line away."""
         if self._live and not self._quiet:
-            print("\r\x1b[K", end="", file=self._out, flush=True)
+            erase_line(self._out)
 
     def _begun(self, event: dict[str, Any]) -> None:
         self._steps = event["steps"]
@@ -115,7 +117,8 @@ class Watcher:
         )
         # A longer line would wrap, and what has wrapped cannot be taken away again.
         room = (os.get_terminal_size(self._out.fileno()).columns or 80) - 1
-        print(f"\r\x1b[K{line[:room]}", end="", file=self._out, flush=True)
+        erase_line(self._out)
+        print(line[:room], end="", file=self._out, flush=True)
 
     def _trained(self, event: dict[str, Any]) -> None:
         where = f"step {event['step']} of {event['steps']}"
@@ -212,5 +215,5 @@ def _mean(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
     if len(logs) < 2:
         return math.exp(centre), None
     error = statistics.stdev(logs) / math.sqrt(len(logs))
-    reach = float(student.quantile(0.975, len(logs) - 1)) * error
+    reach = float(t_distribution.quantile(0.975, len(logs) - 1)) * error
     return math.exp(centre), (math.exp(centre - reach), math.exp(centre + reach))

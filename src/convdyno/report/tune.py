@@ -17,7 +17,7 @@ from convdyno.report.format import around, clock, noun, ratio, said, written
 from convdyno.results.preset import Gain, Preset, Settings
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, compare
-from convdyno.stats.records import paired
+from convdyno.stats.rounds_of_record import paired
 from convdyno.trial.spec import Trial
 
 FORMAT = 1

@@ -27,6 +27,9 @@ def archive(
     folder: Path, names: Iterable[str], *, derived: bool, today: datetime.date | None = None
 ) -> Archived:
     """Move these files of records, and what was made of them if `derived`, into a new folder."""
+    names = list(names)
+    if strange := [name for name in names if Path(name).name != name]:
+        raise BadStore(f"{strange[0]!r} is no file of {str(folder)!r}")
     target = _new_folder(folder / FOLDER, today or datetime.date.today())
     files = [folder / name for name in names]
     others = [path for pattern in DERIVED for path in folder.glob(pattern)] if derived else []

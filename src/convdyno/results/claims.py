@@ -7,22 +7,23 @@ file system without them), its process number and the time until which it may la
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from convdyno.errors import BadStore
+from convdyno.files import lock, open_lock
 
 FOLDER = ".claims"
+WAIT_SECONDS = 1.0
+"""How long apart it is looked whether another process is done with a cell."""
 LOOKS, LOOK_SECONDS = 10, 0.02
 """How often, and how long apart, a lock is tried whose holder cannot be told."""
 
@@ -47,6 +48,11 @@ class Holder:
     def here(self) -> bool:
         """Whether it runs on this machine."""
         return self.host == socket.gethostname()
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is this very process."""
+        return self.here and self.pid == os.getpid()
 
     @property
     def alive(self) -> bool:
@@ -80,7 +86,7 @@ def claim(folder: Path, cell: str, seconds: float) -> Claim | Holder:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = open_lock(path)
         except OSError as wrong:
             raise BadStore(
                 f"results cannot be written to {str(folder)!r}: {wrong.strerror}. "
@@ -94,13 +100,33 @@ def claim(folder: Path, cell: str, seconds: float) -> Claim | Holder:
             return taken
 
 
+def claim_in_turn(
+    folder: Path, cell: str, seconds: float, tell: Callable[[Holder], None]
+) -> Claim | None:
+    """Take a cell as soon as whoever measures it on this machine is done; `tell` is told who.
+
+    None if it is ours already, or measured on another machine, which disturbs nobody here.
+    """
+    told = False
+    while isinstance(found := claim(folder, cell, seconds), Holder):
+        if found.ours:
+            return None
+        if not told:
+            tell(found)
+        told = True
+        if not found.here:
+            return None
+        time.sleep(WAIT_SECONDS)
+    return found
+
+
 def holders(folder: Path) -> Iterator[tuple[str, Holder]]:
     """The cells that somebody measures now, and who."""
     for path in sorted((folder / FOLDER).glob("*")):
         with suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR)
+            descriptor = open_lock(path, create=False)
             try:
-                locked = _lock(descriptor)
+                locked = lock(descriptor)
                 holder = _holder(descriptor)
                 if holder and (locked is False or (holder.alive and not (locked and holder.here))):
                     yield path.name, holder
@@ -111,7 +137,7 @@ def holders(folder: Path) -> Iterator[tuple[str, Holder]]:
 def _take(descriptor: int, seconds: float) -> Holder | None:
     """Lock the file and write our name into it; or whoever has it."""
     for _ in range(LOOKS):
-        locked = _lock(descriptor)
+        locked = lock(descriptor)
         holder = _holder(descriptor)
         if locked is not False or (holder and holder.alive):
             break
@@ -133,23 +159,21 @@ def _take(descriptor: int, seconds: float) -> Holder | None:
     return None
 
 
-def _lock(descriptor: int) -> bool | None:
-    """Whether the file could be locked; None where there are no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
 def _holder(descriptor: int) -> Holder | None:
+    """Who wrote its name into a claim; anything else that stands there is nobody."""
     try:
-        data: dict[str, Any] = json.loads(os.pread(descriptor, 4096, 0))
-        return Holder(**data)
-    except (ValueError, TypeError):
-        return None
+        match json.loads(os.pread(descriptor, 4096, 0)):
+            case {
+                "host": str(host),
+                "pid": int(pid),
+                "started": int() | float() as started,
+                "since": int() | float() as since,
+                "until": int() | float() as until,
+            } if 0 < pid < 1 << 31 and all(0 <= when < 1e11 for when in (started, since, until)):
+                return Holder(host, pid, started, since, until)
+    except (ValueError, RecursionError):
+        pass
+    return None
 
 
 def _replaced(path: Path, descriptor: int) -> bool:

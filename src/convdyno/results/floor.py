@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from convdyno.files import read_plain
 from convdyno.results.machines import kind
 from convdyno.results.store import write_whole
 from convdyno.trial.spec import Trial
@@ -63,7 +64,7 @@ def read_floor(folder: Path, trial: Trial, machine: dict[str, Any]) -> Floor | N
     """What is known of a trial on a machine; None if nothing readable is."""
     path = _path(folder, trial, str(machine.get("host", "")), kind(machine))
     try:
-        return Floor.model_validate_json(path.read_bytes())
+        return Floor.model_validate_json(read_plain(path))
     except (OSError, ValidationError):
         return None
 

@@ -1,15 +1,18 @@
 """The heads of all records of a folder, without reading what has not changed.
 
-What was read is remembered in one file, `.index`. It is safe to lose, and to be written by
-several processes at once: whatever it does not know, or knows of another state of a file, is read
-from the records themselves.
+What was read is remembered in one file, `.index`. It is safe to lose, to be written by several
+processes at once, and to be written by somebody who means harm: whatever it does not know, knows of
+another state of a file, or says in a way that we would not have written, is read from the records
+themselves. Names of files come from the folder alone.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -17,11 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from convdyno import __version__
 from convdyno.errors import BadStore
+from convdyno.files import read_plain, write_whole
 
 if TYPE_CHECKING:
     from convdyno.results.record import Record
 
 NAME = ".index"
+MOST_LETTERS = 200
+ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,{MOST_LETTERS - 1}}}")
+"""What a record may be called: the name of a file, wherever it is taken to, and no path."""
+LARGEST = 1e18
+"""No figure of ours is larger."""
 Figures = Callable[["Record"], dict[str, Any]]
 """What is derived of a record and remembered with its head."""
 
@@ -94,9 +103,26 @@ class Index:
             self._known[name] = entry
         if changed or len(before) != len(self._known):
             self._remember()
-        entries = list(self._known.values())
-        self.skipped = [sentence for _, _, _, sentence in entries if sentence]
-        return [Head(**head) for _, _, head, _ in entries if head]
+        self.skipped = [sentence for *_, sentence in self._known.values() if sentence]
+        return [Head(file, **head) for file, (_, _, head, _) in self._known.items() if head]
+
+    def select(self, conditions: Sequence[str]) -> list[Head]:
+        """Those for which all conditions hold."""
+        from pydantic import ValidationError
+
+        from convdyno.results.select import select
+
+        heads = self.heads()
+        if not conditions:
+            return heads
+        try:
+            records = [head.record() for head in heads]
+        except ValidationError:  # A trial that was remembered is none: read all of them again.
+            self._known = {}
+            heads = self.heads()
+            records = [head.record() for head in heads]
+        chosen = {id(record) for record in select(records, conditions)}
+        return [h for h, record in zip(heads, records, strict=True) if id(record) in chosen]
 
     def _files(self) -> list[tuple[str, list[int]]]:
         """The files that may be records, with their size and time."""
@@ -105,7 +131,7 @@ class Index:
             with os.scandir(self._folder) as entries:
                 for entry in entries:
                     if entry.name.endswith(".json") and not entry.name.startswith("."):
-                        with suppress(FileNotFoundError):  # It was moved away meanwhile.
+                        with suppress(OSError):  # It was moved away, or is a link to nothing.
                             about = entry.stat()
                             found.append((entry.name, [about.st_size, about.st_mtime_ns]))
         except OSError as wrong:
@@ -121,28 +147,27 @@ class Index:
         from convdyno.results.store import read_record
 
         try:
-            return asdict(head_of(name, read_record(self._folder / name), self._figures)), ""
+            head = asdict(head_of(name, read_record(self._folder / name), self._figures))
         except BadStore as wrong:
             return None, str(wrong)
+        del head["file"]
+        return head, ""
 
     def _remembered(self) -> dict[str, list[Any]]:
         try:
-            data = json.loads((self._folder / NAME).read_bytes())
-            if data["made_by"] == MADE_BY:
-                return dict(data["files"])
-        except (OSError, ValueError, LookupError, TypeError):
-            pass
-        return {}
+            data = json.loads(read_plain(self._folder / NAME))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if not isinstance(data, dict) or data.get("made_by") != MADE_BY:
+            return {}
+        files = data.get("files")
+        known = files.items() if isinstance(files, dict) else ()
+        return {name: entry for name, entry in known if _is_entry(entry)}
 
     def _remember(self) -> None:
         data = {"made_by": MADE_BY, "files": self._known}
-        part = self._folder / f"{NAME}-{os.getpid()}.part"
-        try:
-            part.write_text(json.dumps(data, separators=(",", ":")), encoding="utf-8")
-            part.replace(self._folder / NAME)
-        except OSError:  # It only saves time; a folder that cannot be written can be read.
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+        with suppress(OSError):  # It only saves time; a folder that cannot be written can be read.
+            write_whole(self._folder / NAME, json.dumps(data, separators=(",", ":")), sync=False)
 
 
 def head_of(file: str, record: Record, figures: Figures) -> Head:
@@ -166,3 +191,38 @@ def head_of(file: str, record: Record, figures: Figures) -> Head:
         convdyno=record.convdyno,
         figures=figures(record),
     )
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether it is what we remember of a file: size, time, head, or the sentence in its place."""
+    match entry:
+        case [int(), int(), None, str(sentence)]:
+            return bool(sentence)
+        case [int(), int(), dict(head), ""]:
+            return _is_head(head)
+    return False
+
+
+def _is_head(head: dict[str, Any]) -> bool:
+    return (
+        head.keys() == _TEXTS | {"reason", "trial", "labels", "figures"}
+        and all(isinstance(head[name], str) for name in _TEXTS)
+        and ID.fullmatch(head["id"]) is not None
+        and isinstance(head["reason"], str | None)
+        and isinstance(head["trial"], dict)
+        and type(head["trial"].get("batch")) is int
+        and isinstance(head["labels"], dict)
+        and all(isinstance(value, str) for value in head["labels"].values())
+        and isinstance(head["figures"], dict)
+        and all(map(_is_figure, head["figures"].values()))
+    )
+
+
+def _is_figure(value: Any) -> bool:
+    """A number that can be reckoned with, or none."""
+    return value is None or (
+        isinstance(value, int | float) and abs(value) < LARGEST and not math.isnan(value)
+    )
+
+
+_TEXTS = {found.name for found in fields(Head) if found.type == "str"} - {"file"}

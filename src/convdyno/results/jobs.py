@@ -10,12 +10,14 @@ import re
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from convdyno import __version__
 from convdyno.errors import BadStore
+from convdyno.files import read_plain
+from convdyno.results.record import RecordId
 from convdyno.results.store import write_whole
 from convdyno.trial.spec import Trial
 
@@ -35,13 +37,13 @@ class Job(_Frozen):
 
     number: int
     """In its run, from 1; its files are called by it."""
-    id: str
-    """Slurm's."""
+    id: Annotated[str, Field(pattern="^[0-9]*$")]
+    """Slurm's: a number, and no option of a command that is given it."""
     what: str
     """In words."""
     trials: tuple[Trial, ...]
     """As they were submitted."""
-    record_ids: tuple[str, ...]
+    record_ids: tuple[RecordId, ...]
     """What their records are called if the job itself leaves none."""
     asked: dict[str, str]
     """The options of sbatch."""
@@ -55,7 +57,7 @@ class Job(_Frozen):
     nodes: str = ""
     facts: dict[str, str] = {}
     """What else Slurm said of it."""
-    collected: tuple[str, ...] = ()
+    collected: tuple[RecordId, ...] = ()
     """The records that were taken over, once it is over."""
 
     @property
@@ -73,7 +75,7 @@ class JobRun(_Frozen):
 
     schema_version: Literal[1] = 1
     convdyno: str = __version__
-    name: str
+    name: RecordId
     created: str
     """UTC, ISO 8601."""
     command: str
@@ -140,8 +142,11 @@ def find_run(out: Path, wanted: str) -> JobRun:
 
 def _read(path: Path) -> JobRun:
     try:
-        return JobRun.model_validate_json(path.read_bytes())
+        found = JobRun.model_validate_json(read_plain(path))
     except OSError as wrong:
         raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
     except ValidationError as wrong:
         raise BadStore(f"{path} is no list of jobs: {wrong.errors()[0]['msg']}") from None
+    if found.name != path.stem:
+        raise BadStore(f"{path} is no list of jobs: it calls itself {found.name!r}")
+    return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from convdyno.errors import BadStore
+from convdyno.results.index import MOST_LETTERS
 from convdyno.results.machines import kind
 from convdyno.results.record import Record
 from convdyno.results.store import Store, read_record
@@ -60,7 +61,8 @@ def _take(record: Record, target: Store, done: Merged) -> None:
     # A record that had to be renamed once ends with its fingerprint.
     mark = f"-{_fingerprint(record)[:8]}"
     plain = record.id.removesuffix(mark)
-    for name in (plain, plain + mark):
+    marked = plain[: MOST_LETTERS - len(mark)] + mark
+    for name in (plain, marked):
         there = _there(target, name)
         if there is not None and _one(record, there):
             if _progress(record) > _progress(there):
@@ -69,7 +71,7 @@ def _take(record: Record, target: Store, done: Merged) -> None:
             else:
                 done.present += 1
             return
-    name = record.id if _there(target, record.id) is None else plain + mark
+    name = record.id if _there(target, record.id) is None else marked
     target.write(record.but(id=name))
     done.added.append(name)
     if name != record.id:

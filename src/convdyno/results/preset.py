@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from convdyno.errors import BadStore, UnknownName, UsageError
+from convdyno.files import read_plain
 from convdyno.results.store import write_whole
 from convdyno.trial.spec import Layout, Mode, Precision, Switch
 
@@ -118,10 +119,10 @@ def find_preset(wanted: str, results: Path) -> Preset:
 def read_preset(path: Path) -> Preset:
     """A preset from its file; `BadStore` says what is wrong with it."""
     try:
-        return Preset.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return Preset.model_validate(tomllib.loads(read_plain(path).decode()))
     except OSError as wrong:
         raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise BadStore(f"{path} is not TOML: {wrong}") from None
     except ValidationError as wrong:
         error = wrong.errors()[0]

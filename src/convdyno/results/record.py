@@ -10,9 +10,17 @@ import re
 import secrets
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from convdyno import __version__
+from convdyno.results.index import ID
 from convdyno.trial.spec import Trial
 
 SCHEMA: Literal[1] = 1
@@ -25,6 +33,58 @@ CONTAMINATED_SHARE = 0.10
 """A block is contaminated when others used, or the hypervisor took, this share of all cores."""
 
 
+RecordId = Annotated[str, Field(pattern=f"^{ID.pattern}$")]
+_NUMBER, _WHOLE = WithJsonSchema({"type": "number"}), WithJsonSchema({"type": "integer"})
+Seconds = Annotated[float, Field(gt=0, lt=1e12), _NUMBER]
+Amount = Annotated[float, Field(ge=0, lt=1e24), _NUMBER]
+Number = Annotated[float, Field(gt=-1e300, lt=1e300), _NUMBER]
+Count = Annotated[int, Field(ge=0, lt=1 << 60), _WHOLE]
+Steps = Annotated[int, Field(ge=1, lt=1 << 60), _WHOLE]
+"""Numbers that can be reckoned with, because a record may come from anybody."""
+
+
+class KnownFacts(BaseModel):
+    """What is known of some facts in an object that may hold any others."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _MachineFacts(KnownFacts):
+    """What figures and words are derived from; other facts are only shown."""
+
+    host: str = ""
+    cpu: str | None = None
+    cores_usable: Count | None = None
+    cores_logical: Count | None = None
+    cpu_flags: list[str] | None = None
+    memory_bytes: Count | None = None
+    gpus: list[dict[str, str]] | None = None
+    environment: dict[str, str] | None = None
+    slurm: dict[str, Any] = {}
+
+
+class _ChosenSettings(KnownFacts):
+    """The same of what an engine chose."""
+
+    device: str = ""
+    device_name: str | None = None
+    flags: dict[str, Any] = {}
+
+
+def with_facts(kind: type[KnownFacts]) -> AfterValidator:
+    """Facts of any kind, but those that we know must be what we know them to be."""
+
+    def check(facts: dict[str, Any]) -> dict[str, Any]:
+        try:
+            kind.model_validate(facts)
+        except ValidationError as wrong:
+            error = wrong.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, error['loc']))}: {error['msg']}") from None
+        return facts
+
+    return AfterValidator(check)
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -32,19 +92,19 @@ class _Frozen(BaseModel):
 class Block(_Frozen):
     """A few steps timed together, with one wait for the device at the end."""
 
-    seconds: float
-    steps: int
-    turn: int = 0
+    seconds: Seconds
+    steps: Steps
+    turn: Count = 0
     """Which turn of its round the block belongs to; turns of one number are neighbours in time."""
-    foreign_share: float = 0.0
+    foreign_share: Number = 0.0
     """CPU time that other processes used meanwhile, as a share of all cores."""
-    steal_share: float = 0.0
+    steal_share: Number = 0.0
     """Time that the hypervisor took away meanwhile, as a share of all cores."""
-    step_seconds: tuple[float, ...] | None = None
+    step_seconds: tuple[Seconds, ...] | None = None
     """Each step alone, when the trial measures latency."""
-    wait_seconds: float | None = None
+    wait_seconds: Amount | None = None
     """The time in which steps waited for data, where data are read at all."""
-    joules: float | None = None
+    joules: Amount | None = None
     """What processors and GPUs used meanwhile, where that is counted; see `Record.energy`."""
 
     @property
@@ -57,46 +117,46 @@ class Peak(_Frozen):
     """How fast the device was seen to be at one kind of pure work."""
 
     kind: str
-    per_second: float
+    per_second: Amount
     """Floating-point operations per second; bytes for "copy", images for "input"."""
 
 
 class Rank(_Frozen):
     """One of the processes that ran a cell together, each with a device of its own."""
 
-    rank: int
+    rank: Count
     host: str
-    local_rank: int = 0
-    pid: int = 0
+    local_rank: Count = 0
+    pid: Count = 0
     device: str = ""
     """The one that it used."""
     visible: str | None = None
     """The GPUs that it was shown (`CUDA_VISIBLE_DEVICES`); None where nobody limited them."""
     allocated: str | None = None
     """The GPUs that the batch system gave to the job; None without one."""
-    cores: tuple[int, ...] = ()
+    cores: tuple[Count, ...] = ()
     """The CPU cores that it was allowed to use."""
-    seconds: tuple[float, ...] = ()
+    seconds: tuple[Amount, ...] = ()
     """Its own time of each block, in the order of the process's blocks."""
     last_loss: float | None = None
-    peak_memory_bytes: int | None = None
-    device_memory_bytes: int | None = None
-    clock_skew_seconds: float | None = None
+    peak_memory_bytes: Count | None = None
+    device_memory_bytes: Count | None = None
+    clock_skew_seconds: Number | None = None
     """How far its host's clock is ahead of the parent's."""
 
 
 class Process(_Frozen):
     """One fresh process, or one for each device: the cell's part of one round."""
 
-    round: int
-    sitting: int = 0
+    round: Count
+    sitting: Count = 0
     """Cells of one sitting were interleaved; with little memory a round has several sittings."""
     host: str = ""
-    pid: int = 0
-    import_seconds: float | None = None
-    build_seconds: float | None = None
-    first_step_seconds: float | None = None
-    warmup_seconds: float | None = None
+    pid: Count = 0
+    import_seconds: Amount | None = None
+    build_seconds: Amount | None = None
+    first_step_seconds: Amount | None = None
+    warmup_seconds: Amount | None = None
     steady: bool | None = None
     warmup: tuple[Block, ...] = ()
     blocks: tuple[Block, ...] = ()
@@ -104,10 +164,10 @@ class Process(_Frozen):
     losses: tuple[float, ...] = ()
     """Of the first steps, one by one, where more than the first was asked for."""
     last_loss: float | None = None
-    recompilations: int = 0
+    recompilations: Count = 0
     """Compilations that happened inside the measurement."""
-    peak_memory_bytes: int | None = None
-    device_memory_bytes: int | None = None
+    peak_memory_bytes: Count | None = None
+    device_memory_bytes: Count | None = None
     peaks: tuple[Peak, ...] = ()
     ranks: tuple[Rank, ...] = ()
     """Everybody who took part, where that was not one plain process. A block is as long then as its
@@ -132,19 +192,19 @@ class NetworkFacts(_Frozen):
     """The network that was run, so that unlike ones are never compared."""
 
     digest: str
-    parameters: int
-    macs: int
+    parameters: Count
+    macs: Count
     """Of one image's forward pass."""
-    image: tuple[int, int, int]
-    classes: int
-    nodes: int
+    image: tuple[Count, Count, Count]
+    classes: Count
+    nodes: Count
 
 
 class Record(_Frozen):
     """Everything one trial produced."""
 
     schema_version: Literal[1] = SCHEMA
-    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}$")]
+    id: RecordId
     """The name of its file, wherever it is taken to: so it is one, and no path."""
     created: str
     """UTC, ISO 8601."""
@@ -154,14 +214,14 @@ class Record(_Frozen):
     status: Status = "interrupted"
     reason: str | None = None
     network: NetworkFacts | None = None
-    settings: dict[str, Any] | None = None
+    settings: Annotated[dict[str, Any], with_facts(_ChosenSettings)] | None = None
     """What `auto` became, and the framework's switches that change speed."""
     input: dict[str, Any] | None = None
     """Where real data came from and how they were decoded and cut."""
     energy: Energy | None = None
     """None where nobody looked."""
     versions: dict[str, str] = {}
-    machine: dict[str, Any] = {}
+    machine: Annotated[dict[str, Any], with_facts(_MachineFacts)] = {}
     command: str = ""
     """What to type to repeat it."""
     preset: str | None = None
@@ -173,7 +233,7 @@ class Record(_Frozen):
     labels: dict[str, str] = {}
     """What the user calls it by; they describe and are no part of the trial's identity."""
     processes: tuple[Process, ...] = ()
-    looks: int = 1
+    looks: Steps = 1
     """How often the precision was looked at, if a look ended the run: the interval needs it."""
     warnings: tuple[str, ...] = ()
 

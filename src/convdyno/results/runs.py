@@ -5,17 +5,21 @@ A run that was interrupted has several attempts; what each was, where and how it
 
 from __future__ import annotations
 
-import fcntl
+import json
+import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from convdyno import __version__
 from convdyno.errors import BadStore, UsageError
+from convdyno.files import lock, open_lock, read_plain
+from convdyno.results.record import Amount, Count, KnownFacts, with_facts
 from convdyno.results.store import write_whole
 from convdyno.trial.recipes import Recipe
 from convdyno.trial.training import Training, Watching
@@ -24,6 +28,14 @@ NAME = "run.json"
 Status = Literal[
     "running", "finished", "stopped", "failed", "oom", "timeout", "nan", "refused", "killed"
 ]
+
+
+class _Result(KnownFacts):
+    """What is shown in other words than it stands there."""
+
+    seconds: Amount | None = None
+    step: Count | None = None
+    best: Amount | None = None
 
 
 class Attempt(BaseModel):
@@ -60,7 +72,7 @@ class RunRecord(BaseModel):
     """As its author has it; `training` has what was given anew."""
     labels: dict[str, str] = {}
     """What the user calls it by."""
-    result: dict[str, Any] | None = None
+    result: Annotated[dict[str, Any], with_facts(_Result)] | None = None
     """What came out, once it has."""
     attempts: tuple[Attempt, ...]
 
@@ -107,7 +119,7 @@ def read_run(folder: Path) -> RunRecord:
     """The record in a run's folder."""
     path = folder / NAME
     try:
-        return RunRecord.model_validate_json(path.read_bytes())
+        return RunRecord.model_validate_json(read_plain(path))
     except OSError as wrong:
         raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
     except ValidationError as wrong:
@@ -117,14 +129,43 @@ def read_run(folder: Path) -> RunRecord:
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Let nobody else train in a folder meanwhile; a kill sets it free."""
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"another process is training in {folder} now") from None
-        except OSError:  # A file system without locks.
-            pass
+    try:
+        held = open_lock(folder / ".lock")
+    except OSError as wrong:
+        raise UsageError(f"{folder} cannot be trained in: {wrong.strerror}") from None
+    try:
+        if lock(held) is False:
+            raise UsageError(f"another process is training in {folder} now")
         yield
+    finally:
+        os.close(held)
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a run's history; a kill may have left half a line at its end."""
+    try:
+        text = read_plain(path).decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    found = []
+    for words in text.splitlines():
+        try:
+            line = json.loads(words)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(line, dict) and type(line.get("step")) is int and _sound(line):
+            found.append(line)
+    return found
+
+
+def _sound(line: dict[str, Any]) -> bool:
+    """Whether what a line of the history tells by numbers are numbers."""
+    needed = {"step"} | ({"top1"} if line.get("kind") == "evaluated" else set())
+    told = [line.get(name) for name in needed | (line.keys() & {"seconds"})]
+    return all(
+        isinstance(value, int | float) and abs(value) < 1e18 and not math.isnan(value)
+        for value in told
+    )
 
 
 def _earlier(folder: Path) -> RunRecord | None:

@@ -13,8 +13,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from convdyno.errors import BadStore
+from convdyno.files import clear_parts, read_plain
+from convdyno.files import write_whole as write_file
 from convdyno.results.certificate import Certificate
+from convdyno.results.index import ID
 from convdyno.results.record import SCHEMA, Record
+from convdyno.terminal import visible
 
 
 @dataclass
@@ -26,23 +30,20 @@ class Store:
 
     def prepare(self) -> None:
         """Make the folder and prove that it can be written, before anything is measured."""
-        probe = self.folder / f".probe-{os.getpid()}.part"
+        probe = self.folder / f".probe-{os.getpid()}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with probe.open("wb") as file:
-                file.write(bytes(64 * 1024))
-                file.flush()
-                os.fsync(file.fileno())
+            write_file(probe, bytes(64 * 1024)).unlink()
         except OSError as wrong:
             raise BadStore(
                 f"results cannot be written to {str(self.folder)!r}: {wrong.strerror}. "
                 "Choose another folder with --out."
             ) from None
-        finally:
-            probe.unlink(missing_ok=True) if self.folder.is_dir() else None
+        clear_parts(self.folder)
 
     def write(self, record: Record) -> Path:
         """Write a record in place of its earlier state; a kill leaves the old or the new."""
+        if not ID.fullmatch(record.id):
+            raise BadStore(f"{record.id!r} cannot be the name of a record")
         path = self.folder / f"{record.id}.json"
         write_whole(path, record.model_dump_json(indent=1))
         return path
@@ -51,7 +52,7 @@ class Store:
         """The stored certificate of a network, if there is a readable one."""
         path = self._certificate_path(network, kernels)
         try:
-            return Certificate.model_validate_json(path.read_bytes())
+            return Certificate.model_validate_json(read_plain(path))
         except (OSError, ValidationError):
             return None
 
@@ -65,7 +66,7 @@ class Store:
         """All certificates that can be read."""
         for path in sorted((self.folder / "certificates").glob("*.json")):
             with suppress(OSError, ValidationError):
-                yield Certificate.model_validate_json(path.read_bytes())
+                yield Certificate.model_validate_json(read_plain(path))
 
     def _certificate_path(self, network: str, kernels: str) -> Path:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{network}-{kernels}")
@@ -109,17 +110,10 @@ class Store:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write under a temporary name, make sure it is on the disk, and rename."""
-    part = path.with_name(f".{path.stem}-{os.getpid()}.part")
+    """Write a file of a store; `BadStore` says why it cannot be."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        write_file(path, text)
     except OSError as wrong:
-        part.unlink(missing_ok=True)
         raise BadStore(
             f"{path.name} cannot be written to {str(path.parent)!r}: {wrong.strerror}"
         ) from None
@@ -128,13 +122,13 @@ def write_whole(path: Path, text: str) -> None:
 def read_record(path: Path) -> Record:
     """One record file; `BadStore` names the file and what is wrong with it."""
     try:
-        text = path.read_bytes()
+        text = read_plain(path)
     except OSError as wrong:
-        raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
+        raise BadStore(f"{visible(path)} cannot be read: {wrong.strerror}") from None
     try:
         return Record.model_validate_json(text)
     except ValidationError as wrong:
-        raise BadStore(f"{path} is not a record: {_why_not(text, wrong)}") from None
+        raise BadStore(f"{visible(path)} is not a record: {_why_not(text, wrong)}") from None
 
 
 def _why_not(text: bytes, wrong: ValidationError) -> str:
@@ -142,8 +136,11 @@ def _why_not(text: bytes, wrong: ValidationError) -> str:
         data = json.loads(text)
     except ValueError:
         return "it is not complete JSON"
+    except RecursionError:
+        return "it is nested too deeply"
     version = data.get("schema_version") if isinstance(data, dict) else None
     if isinstance(version, int) and version > SCHEMA:
         return f"it has schema {version} and this version reads up to {SCHEMA}; update convdyno"
     error = wrong.errors()[0]
-    return f"{'.'.join(map(str, error['loc'])) or 'the document'}: {error['msg']}"
+    where = ".".join(map(str, error["loc"])) or "the document"
+    return visible(f"{where}: {error['msg']}")

@@ -19,9 +19,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from convdyno.blueprint.graph import Blueprint
-from convdyno.blueprint.portable import (
+from convdyno.blueprint.weight_file import (
     STATE,
-    Header,
+    WeightHeader,
     describe,
     load_weights,
     read_header,
@@ -41,7 +41,7 @@ _OTHERS = re.compile(rf"{RANDOM}rank-[0-9]+/")
 
 
 @dataclass(frozen=True)
-class Standing:
+class TrainingStanding:
     """Where training stands, and what it has come to."""
 
     training: Training
@@ -66,7 +66,7 @@ NUMBERS = ("step", "epoch", "batch", "seconds", "best", "best_step", "evaluated"
 
 
 def save(
-    path: Path, blueprint: Blueprint, weights: Weights, state: State, standing: Standing
+    path: Path, blueprint: Blueprint, weights: Weights, state: State, standing: TrainingStanding
 ) -> None:
     """Write a checkpoint."""
     width = standing.training.trial.width
@@ -83,7 +83,7 @@ def save(
     _sync(path.parent)
 
 
-def standing_of(header: Header) -> Standing:
+def standing_of(header: WeightHeader) -> TrainingStanding:
     """What a checkpoint's header says, checked."""
     words = header.metadata
     try:
@@ -91,7 +91,7 @@ def standing_of(header: Header) -> Standing:
         names = json.loads(words["class_names"])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("class names must be texts")
-        found = Standing(
+        found = TrainingStanding(
             training=Training.model_validate_json(words["training"]),
             step=int(numbers["step"]),
             epoch=int(numbers["epoch"]),
@@ -117,7 +117,7 @@ def standing_of(header: Header) -> Standing:
     return found
 
 
-def load(path: Path, blueprint: Blueprint) -> tuple[Weights, State, Standing]:
+def load(path: Path, blueprint: Blueprint) -> tuple[Weights, State, TrainingStanding]:
     """A checkpoint of this network; anything else is refused."""
     header = read_header(path)
     standing = standing_of(header)

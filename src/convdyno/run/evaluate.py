@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -13,23 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.blueprint.portable import read_header
-from convdyno.data.damage import Tolerance
-from convdyno.data.recognise import open_source
-from convdyno.data.source import Arrays
+from convdyno.blueprint.graph import Blueprint, is_state
+from convdyno.blueprint.weight_file import read_header
+from convdyno.blueprint.weights import Weights
+from convdyno.data.detect import open_source
+from convdyno.data.source import DecodedImages
 from convdyno.data.synthetic import HostBatch
-from convdyno.engines.contract import Engine, Session
+from convdyno.data.tolerance import Tolerance
+from convdyno.engines.contract import Engine, Session, State
 from convdyno.errors import BadData, LossLost, UsageError
 from convdyno.run import checkpoint
 from convdyno.run.feed import blueprint_of, make_pipeline
-from convdyno.run.hand import file_of_first
-from convdyno.run.huddle import Huddle
+from convdyno.run.ranks import Ranks, pack, unpack
 from convdyno.stats.accuracy import wilson
 from convdyno.trial.spec import Trial
-from convdyno.trial.world import World
 
 TOP = 5
-ALONE = Huddle(World())
 Told = tuple[int, int, int, float, list[list[int]]]
 """Images, top-1, top-5, the sum of losses; and of the confusion: rows, columns, counts."""
 
@@ -85,11 +84,11 @@ class Evaluation:
 
 
 def evaluate(
-    session: Session, batches: Iterable[HostBatch], classes: int, huddle: Huddle | None = None
+    session: Session, batches: Iterable[HostBatch], classes: int, ranks: Ranks | None = None
 ) -> Evaluation:
     """Count over all batches, and over those of the other ranks."""
     share = count(session, batches, classes)
-    return together((huddle or ALONE).gather(share.told()), classes)
+    return together((ranks or Ranks()).gather(share.told()), classes)
 
 
 def count(session: Session, batches: Iterable[HostBatch], classes: int) -> Evaluation:
@@ -130,6 +129,22 @@ def together(shares: Iterable[Told], classes: int) -> Evaluation:
     return Evaluation(images, top1, top5, loss, confusion)
 
 
+class EvaluationStopped(Exception):
+    """Somebody asked to end while the test images were looked at."""
+
+
+def examine(
+    session: Session, share: Iterable[HostBatch], blueprint: Blueprint, averaged: bool,
+    ranks: Ranks,
+) -> Evaluation | None:  # fmt: skip
+    """What all ranks count, each on its share; None if `Stopped` came out of one of the shares."""
+    told = None
+    with _as_judged(session, blueprint, averaged, ranks), suppress(EvaluationStopped):
+        told = count(session, share, blueprint.classes).told()
+    shares = [share for share in ranks.gather(told) if share is not None]
+    return together(shares, blueprint.classes) if len(shares) == ranks.world.size else None
+
+
 def alive(batches: Iterable[HostBatch], say: Callable[..., None]) -> Iterator[HostBatch]:
     """Batches as they come, with a sign of life about once a second."""
     last = time.perf_counter()
@@ -140,17 +155,15 @@ def alive(batches: Iterable[HostBatch], say: Callable[..., None]) -> Iterator[Ho
             say("progress", what="evaluating")
 
 
-class Candidate:
+class TrainedNetwork:
     """A checkpoint to be evaluated: its weights without auxiliary heads, and its test images.
 
     The trial says which engine looks at which data, and has the network as it was trained.
     """
 
-    def __init__(
-        self, path: Path, trial: Trial, world: World, huddle: Huddle, *, averaged: bool = True
-    ) -> None:
-        self._trial, self._world, self._huddle = trial, world, huddle
-        with file_of_first(path, world, huddle) as file:
+    def __init__(self, path: Path, trial: Trial, ranks: Ranks, *, averaged: bool = True) -> None:
+        self._trial, self._ranks = trial, ranks
+        with ranks.file_of_first(path) as file:
             trained = checkpoint.standing_of(read_header(file)).training.trial
             weights, state, standing = checkpoint.load(file, blueprint_of(trained))
         self._step, self._classes = standing.step, standing.classes
@@ -172,21 +185,26 @@ class Candidate:
         self, engine: Engine, say: Callable[..., None], *, full: bool = False
     ) -> dict[str, Any]:
         """What it gets right, and what it took to find out."""
-        trial, source = self._trial, self._source
+        trial, source, world = self._trial, self._source, self._ranks.world
         tolerance = Tolerance(trial.on_bad, len(source))
         with ExitStack() as kept:
-            if not isinstance(source, Arrays):
+            if not isinstance(source, DecodedImages):
                 kept.callback(source.close)
             session = engine.open(self._blueprint, trial, self._weights)
             pipeline = kept.enter_context(
                 make_pipeline(
-                    source, self._blueprint, trial, self._world, train=False, tolerance=tolerance
+                    source,
+                    self._blueprint,
+                    trial,
+                    world,
+                    train=False,
+                    tolerance=tolerance,
                 )
             )
             start = time.perf_counter()
             batches, classes = alive(pipeline, say), self._blueprint.classes
-            found = evaluate(session, batches, classes, self._huddle)
-            skipped = sum(self._huddle.gather(tolerance.count))
+            found = evaluate(session, batches, classes, self._ranks)
+            skipped = sum(self._ranks.gather(tolerance.count))
             if skipped > tolerance.share * len(source):
                 raise BadData(
                     f"{skipped} of {len(source)} examples are damaged, more than the "
@@ -200,6 +218,39 @@ class Candidate:
                 "versions": engine.versions(),
                 "input": pipeline.facts(),
             }
+
+
+@contextmanager
+def _as_judged(
+    session: Session, blueprint: Blueprint, averaged: bool, ranks: Ranks
+) -> Iterator[None]:
+    """The session with what is judged: the same batch-norm statistics on all ranks, averages."""
+    names = blueprint.weights
+    if not averaged and (ranks.alone or not any(map(is_state, names))):
+        yield
+        return
+    weights, state = session.weights(), session.state()
+    if not ranks.alone:
+        weights, state = _of_first(weights, state, ranks)
+    session.load({n: state[f"average/{n}"] for n in names} if averaged else weights)
+    try:
+        yield
+    finally:
+        session.load(weights)
+        session.restore(state)
+
+
+def _of_first(weights: Weights, state: State, ranks: Ranks) -> tuple[Weights, State]:
+    """The same with the statistics of rank 0, which are those of the network.
+
+    Training does not compute with them, so that the other ranks can keep them.
+    """
+    mine = [
+        pack({name: array for name, array in arrays.items() if is_state(name)})
+        for arrays in (weights, state)
+    ]
+    told = ranks.agree(mine if ranks.first else [])
+    return weights | unpack(told[0]), state | unpack(told[1])
 
 
 def _first_difference(one: tuple[str, ...], other: tuple[str, ...]) -> str:

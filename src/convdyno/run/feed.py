@@ -22,9 +22,9 @@ from convdyno.trial.world import World
 from convdyno.zoo.registry import build
 
 if TYPE_CHECKING:
-    from convdyno.data.damage import Tolerance
     from convdyno.data.pipeline import Cache, Pipeline
     from convdyno.data.source import Source
+    from convdyno.data.tolerance import Tolerance
 
 ALONE_SECONDS = 2.0
 """How long the loader is run alone."""
@@ -44,15 +44,14 @@ class Feed:
     """Where real data come from and what happens to them."""
     kept: ExitStack = field(default_factory=ExitStack)
 
-    def alone(self, batch: int) -> Peak | None:
+    def alone(self) -> Peak | None:
         """How fast the loader is when nobody computes; None without one."""
         if self.batches is None:
             return None
         next(self.batches)
         start, images = time.perf_counter(), 0
         while (seconds := time.perf_counter() - start) < ALONE_SECONDS or not images:
-            next(self.batches)
-            images += batch
+            images += len(next(self.batches)[1])
         return Peak(kind="input", per_second=images / seconds)
 
     def close(self) -> None:
@@ -124,17 +123,17 @@ def _fed(session: Session, trial: Trial, host: Iterator[HostBatch]) -> Callable[
 def _real(
     engine: Engine, session: Session, blueprint: Blueprint, trial: Trial, world: World
 ) -> Feed:
-    from convdyno.data.damage import Tolerance
-    from convdyno.data.recognise import open_source
-    from convdyno.data.source import Arrays
+    from convdyno.data.detect import open_source
+    from convdyno.data.source import DecodedImages
     from convdyno.data.staging import forget
+    from convdyno.data.tolerance import Tolerance
 
     where = trial.staged.partition("=")[2] if trial.staged else trial.data
     if trial.staged:
         forget(Path(where))
     kept, training = ExitStack(), trial.mode == "train"
     source = open_source(where, "train" if training else "validation")
-    if not isinstance(source, Arrays):
+    if not isinstance(source, DecodedImages):
         kept.callback(source.close)
     batch = own_batch(trial, world)
     if not training and len(source) // world.size < batch:
@@ -186,12 +185,12 @@ def make_pipeline(
     """One rank's share of the batches of a split, as a trial wants them."""
     from convdyno.data import augment
     from convdyno.data.pipeline import Pipeline
-    from convdyno.data.source import Arrays
+    from convdyno.data.source import DecodedImages
 
     wanted = {name: getattr(trial, name) for name in ("crop", "view", "resize", "colour")}
     chosen = {name: word for name, word in wanted.items() if word != "auto"}
     cache: Cache = "none"
-    if not isinstance(source, Arrays) and (trial.rung == "bytes" or trial.rung == "decoded"):
+    if not isinstance(source, DecodedImages) and (trial.rung == "bytes" or trial.rung == "decoded"):
         cache = trial.rung
     height, width, channels = blueprint.image
     return Pipeline(
@@ -218,7 +217,7 @@ def _material(source: Source, blueprint: Blueprint, trial: Trial, world: World) 
     from convdyno.data import augment
     from convdyno.data.folder import WHOLE, Pictures
     from convdyno.data.pipeline import cores
-    from convdyno.data.source import Arrays
+    from convdyno.data.source import DecodedImages
     from convdyno.data.tfrecord import Records
 
     if trial.rung in ("bytes", "decoded"):
@@ -245,7 +244,9 @@ def _material(source: Source, blueprint: Blueprint, trial: Trial, world: World) 
         files=files,
         records=records,
         arrays=(
-            (source.images[share], source.labels[share]) if isinstance(source, Arrays) else None
+            (source.images[share], source.labels[share])
+            if isinstance(source, DecodedImages)
+            else None
         ),
         first_label=source.first_label if isinstance(source, Records) else 0,
         image=(height, width, channels),

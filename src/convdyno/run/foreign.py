@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from convdyno.blueprint.portable import read_header, read_tensors, write_tensors
+from convdyno.blueprint.weight_file import read_header, read_tensors, write_tensors
 from convdyno.blueprint.weights import Weights
 from convdyno.engines import registry
 from convdyno.errors import BadWeights, ConvdynoError

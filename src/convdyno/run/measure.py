@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from convdyno.run.energy import Joules
 from convdyno.stats.steady import Steady
 
 if TYPE_CHECKING:
-    from convdyno.run.huddle import Huddle
+    from convdyno.run.ranks import Ranks
 
 BLOCK_SECONDS = 0.2
 """A block lasts at least this long, so that clock and counters resolve it."""
@@ -29,6 +29,8 @@ BLOCK_SECONDS = 0.2
 
 COUNTER_SECONDS = 0.02
 """The system's CPU counters tick in hundredths of a second and say nothing of shorter times."""
+CHILDREN_LISTED = Path("/proc/thread-self/children").exists()
+"""Whether Linux tells each thread's children; elsewhere all processes are looked through."""
 UNCOUNTED = Joules(reason="nobody looked")
 
 
@@ -47,8 +49,8 @@ class Meter:
     """What rank 0 says: ranks that run together begin blocks together and decide alike."""
     worst: Callable[[int], int] = lambda own: own
     """The largest that any rank says."""
-    siblings: tuple[psutil.Process, ...] = ()
-    """Other ranks on the same machine: what they use is not used by strangers."""
+    siblings: tuple[int, ...] = ()
+    """The processes of other ranks on the same machine: what they use is not used by strangers."""
     joules: Joules = UNCOUNTED
     steps_per_block: int = 1
 
@@ -134,18 +136,18 @@ class _CpuClock:
     own: float
 
 
-def siblings(huddle: Huddle) -> tuple[psutil.Process, ...]:
+def siblings(ranks: Ranks) -> tuple[int, ...]:
     """The other ranks that run on this machine, as far as they can be seen."""
     machine = machine_id()
-    everybody: list[tuple[str, int]] = huddle.gather((machine, os.getpid()))
+    everybody: list[tuple[str, int]] = ranks.gather((machine, os.getpid()))
     there = [pid for where, pid in everybody if where == machine and pid != os.getpid()]
-    return tuple(psutil.Process(pid) for pid in there if psutil.pid_exists(pid))
+    return tuple(pid for pid in there if psutil.pid_exists(pid))
 
 
-def shared_joules(huddle: Huddle, rank: int, found: Joules) -> Joules:
+def shared_joules(ranks: Ranks, found: Joules) -> Joules:
     """The counters that one rank reads, so that none of its machine is counted twice."""
     names = [counter.identity for counter in found.counters]
-    return found.shared(huddle.gather((machine_id(), names)), rank)
+    return found.shared(ranks.gather((machine_id(), names)), ranks.world.rank)
 
 
 def machine_id() -> str:
@@ -154,23 +156,48 @@ def machine_id() -> str:
     return boot.read_text().strip() if boot.exists() else socket.gethostname()
 
 
-def _cpu_clock(siblings: Sequence[psutil.Process]) -> _CpuClock:
+def _cpu_clock(siblings: Sequence[int]) -> _CpuClock:
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     steal = getattr(times, "steal", 0.0)
     twice = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-    own = os.times()
-    others = [one.cpu_times() for one in siblings]
     return _CpuClock(
         wall=time.perf_counter(),
         busy=sum(times) - idle - steal - twice,
         steal=steal,
-        own=own.user
-        + own.system
-        + own.children_user
-        + own.children_system
-        + sum(one.user + one.system for one in others),
+        own=sum(os.times()[:4]) + _tree_seconds(siblings),
     )
+
+
+def _tree_seconds(siblings: Sequence[int]) -> float:
+    """CPU seconds of the siblings and of every process that they or this one have started.
+
+    What a process has used counts for itself while it runs and for its parent once it has ended, so
+    that the sum over all who run never falls.
+    """
+    seconds, counted = 0.0, {os.getpid()}
+    waiting = [*siblings, *_children(os.getpid())]
+    while waiting:
+        if (pid := waiting.pop()) in counted:
+            continue
+        counted.add(pid)
+        with suppress(psutil.Error):
+            used = psutil.Process(pid).cpu_times()
+            seconds += used.user + used.system + used.children_user + used.children_system
+            waiting += _children(pid)
+    return seconds
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that one has started and that have not ended."""
+    if not CHILDREN_LISTED:
+        return [child.pid for child in psutil.Process(pid).children()]
+    found, tasks = list[int](), f"/proc/{pid}/task"
+    with suppress(OSError):  # Processes and threads may end at any moment.
+        for thread in os.listdir(tasks):  # noqa: PTH208, twice as fast, and there may be hundreds
+            with suppress(OSError), open(f"{tasks}/{thread}/children", "rb", 0) as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    return found
 
 
 def _others(before: _CpuClock, after: _CpuClock) -> tuple[float, float]:

@@ -18,9 +18,10 @@ def probe(session: Session) -> list[Peak]:
     for work in session.probes():
         work.run()
         session.wait()
-        best, end = float("inf"), time.perf_counter() + PROBE_SECONDS
+        best = float("inf")
         with gc_paused():
-            while time.perf_counter() < end:
+            end = time.perf_counter() + PROBE_SECONDS
+            while best == float("inf") or time.perf_counter() < end:
                 start = time.perf_counter_ns()
                 work.run()
                 session.wait()

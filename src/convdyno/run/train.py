@@ -15,27 +15,23 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from convdyno.data.damage import Tolerance
-from convdyno.data.pipeline import Pipeline, Schedule
-from convdyno.data.recognise import open_source, splits
-from convdyno.data.source import Arrays, Source, Split
+from convdyno.data.detect import open_source, splits
+from convdyno.data.pipeline import BatchOrder, Pipeline
+from convdyno.data.source import DecodedImages, Source, Split
 from convdyno.data.synthetic import HostBatch
+from convdyno.data.tolerance import Tolerance
 from convdyno.engines.contract import Engine, Session
-from convdyno.errors import BadWeights, LossLost, UsageError
+from convdyno.errors import BadWeights, UsageError
 from convdyno.run import checkpoint
-from convdyno.run.beginning import compare_data, take_up
-from convdyno.run.checkpoint import Standing
-from convdyno.run.evaluate import alive
-from convdyno.run.exam import Stopped, examine
+from convdyno.run.cadence import QUIET_SECONDS, Cadence
+from convdyno.run.checkpoint import TrainingStanding
+from convdyno.run.divergence import Divergence
+from convdyno.run.evaluate import EvaluationStopped, alive, examine
 from convdyno.run.feed import blueprint_of, make_pipeline
-from convdyno.run.hand import fail_together, pack, unpack
-from convdyno.run.history import History
-from convdyno.run.huddle import Huddle
-from convdyno.run.looks import QUIET_SECONDS, Looks
-from convdyno.run.sound import Sound
-from convdyno.run.summaries import Summaries
+from convdyno.run.journal import Journal
+from convdyno.run.ranks import Ranks, pack, unpack
+from convdyno.run.resume import compare_data, take_up
 from convdyno.trial.training import Training, Watching
-from convdyno.trial.world import World
 
 PICTURES = 8
 """Images of a batch that TensorBoard shows."""
@@ -51,43 +47,41 @@ class Trainer:
 
     _session: Session
     _pipeline: Pipeline
-    _looks: Looks
-    _history: History
+    _cadence: Cadence
+    _journal: Journal | None = None
+    """Of rank 0, which writes for all."""
 
     def __init__(
-        self, training: Training, watching: Watching, folder: Path, say: Say,
-        world: World, huddle: Huddle,
-    ) -> None:  # fmt: skip
+        self, training: Training, watching: Watching, folder: Path, say: Say, ranks: Ranks
+    ) -> None:
         self._training, self._watching, self._folder = training, watching, folder
-        self._world, self._huddle, self._first = world, huddle, world.rank == 0
-        self._say = say if self._first else _only(SAID_BY_ALL, say)
+        self._ranks = ranks
+        self._say = say if ranks.first else _only(SAID_BY_ALL, say)
         self._trial = trial = training.trial
         self._stopping = self._ending = False
         self._kept = ExitStack()
         self._blueprint = blueprint_of(trial)
         self._train = self._open("train")
         self._test = self._open("validation") if "validation" in splits(trial.data) else None
-        compare_data(self._train, self._test, world, huddle)
+        compare_data(self._train, self._test, ranks)
         if training.until is not None and self._test is None:
             raise UsageError(f"a target needs test images, and {trial.data} has none")
         self._classes = self._train.facts.classes
-        self._per_epoch = Schedule(len(self._train), trial.global_batch, endless=True).batches
+        self._per_epoch = BatchOrder(len(self._train), trial.global_batch, endless=True).batches
         self._steps = max(1, round(training.epochs * self._per_epoch))
         self._between = max(1, round(training.evaluate_every * self._per_epoch))
         self._weights, self._state, standing = take_up(
-            training, self._blueprint, self._classes, self._per_epoch, folder, world, huddle
+            training, self._blueprint, self._classes, self._per_epoch, folder, ranks
         )
         self._step = self._begun_at = standing.step
         self._seconds, self._rate = standing.seconds, math.nan
         self._best, self._best_step = standing.best, standing.best_step
-        self._latest = huddle.agree(self._open_history() if self._first else None)
+        self._latest = ranks.agree(self._open_journal() if ranks.first else None)
         known = self._latest is not None and self._latest["step"] == standing.evaluated
         self._evaluated = standing.evaluated if known else -1
         self._saved = (standing.step, standing.evaluated) if self._state else (-1, -1)
         self._ran = False
-        self._sound = Sound(self._blueprint, trial, folder)
-        self._summaries = Summaries(folder, self._step, lambda text: say("warning", text=text))
-        self._kept.callback(self._summaries.close)
+        self._divergence = Divergence(self._blueprint, trial, folder, ranks)
 
     def stop(self, *_: object) -> None:
         """Save and end after the current step, or as soon as all ranks look up."""
@@ -109,9 +103,9 @@ class Trainer:
             self._pipeline = self._batches(self._train, train=True)
             self._kept.callback(self._pipeline.close)
             self._say_begun(engine)
-            self._looks = Looks(self._watching, self._world, self._huddle, self._step)
+            self._cadence = Cadence(self._watching, self._ranks, self._step)
             self._mark()
-            while not (self._looks.due(self._step, self._stopping) and self._look()):
+            while not (self._cadence.due(self._step, self._stopping) and self._look()):
                 self._advance()
 
     def conclude(self) -> None:
@@ -132,7 +126,7 @@ class Trainer:
         )
 
     def _advance(self) -> None:
-        """One step."""
+        """Make one step of training."""
         session, rate = self._session, self._training.rate(self._step / self._per_epoch)
         if rate != self._rate:
             self._rate = rate
@@ -143,9 +137,9 @@ class Trainer:
 
     def _look(self) -> bool:
         """Do what is due at this step, all ranks alike; whether training is over."""
-        if not self._world.alone:
+        if not self._ranks.alone:
             self._session.wait()
-        look = self._looks.look(self._step, self._stopping)
+        look = self._cadence.look(self._step, self._stopping)
         self._ending, moved = look.stop, self._step > self._begun_at
         if look.display and moved:
             self._display()
@@ -156,21 +150,21 @@ class Trainer:
             self._show_pictures()
         if self._evaluation_due():
             self._pause()
-            self._sound_loss()
+            self._checked_loss()
             self._evaluate()
             self._mark()
         over = self._step == self._steps or self._ending or self._reached
         if over or look.save or (self._step % self._per_epoch == 0 and moved):
             self._pause()
             self._save()
-            self._looks.done("save")
+            self._cadence.done("save")
             self._mark()
         certain = (self._steps, self._per_epoch, self._between)
-        self._looks.go_on(self._step, min(every - self._step % every for every in certain))
+        self._cadence.go_on(self._step, min(every - self._step % every for every in certain))
         return over
 
     def _say_begun(self, engine: Engine) -> None:
-        warnings = chain(*self._huddle.gather(list(self._session.settings.warnings)))
+        warnings = chain(*self._ranks.gather(list(self._session.settings.warnings)))
         self._say(
             "begun",
             step=self._step,
@@ -187,19 +181,20 @@ class Trainer:
             input=self._pipeline.facts(),
         )
 
-    def _open_history(self) -> dict[str, Any] | None:
+    def _open_journal(self) -> dict[str, Any] | None:
         """Make the folder's files agree with its checkpoint; the latest evaluation until then."""
         try:
-            self._history = History(self._folder / "history.jsonl", after=self._step)
+            self._journal = Journal(self._folder, self._step, self._warn)
             if self._best_step == self._step:  # A kill may have come between the two files.
                 checkpoint.mark_best(self._folder / checkpoint.name(self._step))
         except OSError as wrong:
             raise UsageError(f"{self._folder} cannot be written: {wrong.strerror}") from None
-        return self._history.last("evaluated")
+        self._kept.callback(self._journal.close)
+        return self._journal.last("evaluated")
 
     def _open(self, split: Split) -> Source:
         source = open_source(self._trial.data, split)
-        if not isinstance(source, Arrays):
+        if not isinstance(source, DecodedImages):
             self._kept.callback(source.close)
         return source
 
@@ -208,7 +203,7 @@ class Trainer:
             source,
             self._blueprint,
             self._trial,
-            self._world,
+            self._ranks.world,
             train=train,
             start=divmod(self._step, self._per_epoch) if train else (0, 0),
             tolerance=Tolerance(self._trial.on_bad, len(source)),
@@ -226,9 +221,9 @@ class Trainer:
         self._since = time.perf_counter()
 
     def _display(self) -> None:
-        loss = self._sound_loss()
+        loss = self._checked_loss()
         now = time.perf_counter()
-        waits = self._huddle.gather(self._pipeline.wait_seconds - self._waited)
+        waits = self._ranks.gather(self._pipeline.wait_seconds - self._waited)
         elapsed, steps = now - self._window, self._step - self._window_step
         shown = {
             "step": self._step,
@@ -238,31 +233,29 @@ class Trainer:
             "images_per_second": steps * self._trial.global_batch / elapsed,
             "wait_share": waits[0] / elapsed,
         }
-        if not self._world.alone:
+        if not self._ranks.alone:
             shown["largest_wait_share"] = max(waits) / elapsed
         self._seconds += now - self._since
         self._say("step", seconds=self._seconds, **shown)
-        self._note("step", shown, shown)
-        self._looks.done("display")
+        if self._journal:
+            self._journal.note("step", self._step, shown, shown)
+        self._cadence.done("display")
         self._mark()
 
     def _show_pictures(self) -> None:
         self._pause()
-        self._sound_loss()
-        if self._first:
-            weights = self._sound.weights(self._step, self._session.weights())
-            self._summaries.pictures(self._step, weights, self._images[:PICTURES])
-        self._looks.done("picture")
+        self._checked_loss()
+        if self._journal:
+            weights = self._divergence.weights(self._step, self._session.weights())
+            self._journal.pictures(self._step, weights, self._images[:PICTURES])
+        self._cadence.done("picture")
         self._mark()
 
-    def _sound_loss(self) -> float:
+    def _checked_loss(self) -> float:
         """The mean loss of all ranks; NaN before the first step of this process."""
-        losses = self._huddle.gather(self._session.loss())
+        losses = self._ranks.gather(self._session.loss())
         if self._step > self._begun_at:
-            try:
-                self._sound.loss(self._step, losses)
-            except LossLost as lost:
-                fail_together(lost, self._world, self._huddle)
+            self._divergence.loss(self._step, losses)
         return sum(losses) / len(losses)
 
     @property
@@ -282,8 +275,8 @@ class Trainer:
         assert self._test is not None
         averaged = self._trial.optimiser.ema is not None
         with self._batches(self._test, train=False) as pipeline:
-            share, ranks = self._unless_stopped(pipeline), (self._world, self._huddle)
-            found = examine(self._session, share, self._blueprint, averaged, *ranks)
+            share = self._unless_stopped(pipeline)
+            found = examine(self._session, share, self._blueprint, averaged, self._ranks)
         if found is None:
             self._ending = True
             return
@@ -292,7 +285,9 @@ class Trainer:
         self._latest, self._evaluated = shown, self._step
         self._say("evaluated", seconds=self._seconds, **shown)
         scalars = {f"test_{name}": shown[name] for name in ("top1", "top5", "loss")}
-        self._note("evaluated", {**shown, "seconds": self._seconds}, scalars)
+        if self._journal:
+            facts = {**shown, "seconds": self._seconds}
+            self._journal.note("evaluated", self._step, facts, scalars)
         if self._best is None or shown["top1"] > self._best:
             self._best, self._best_step = shown["top1"], self._step
             self._save()
@@ -300,22 +295,22 @@ class Trainer:
     def _unless_stopped(self, pipeline: Pipeline) -> Iterator[HostBatch]:
         for batch in alive(pipeline, self._say):
             if self._stopping:
-                raise Stopped
+                raise EvaluationStopped
             yield batch
 
     def _save(self) -> None:
         """A checkpoint; where it cannot be written, training goes on with the old one."""
-        if self._huddle.agree(self._saved == (self._step, self._evaluated)):
+        if self._ranks.agree(self._saved == (self._step, self._evaluated)):
             return
-        self._sound_loss()
+        self._checked_loss()
         state = self._session.state()
-        randoms = self._huddle.gather(pack(checkpoint.random_part(state)))
-        if not self._first:
+        randoms = self._ranks.gather(pack(checkpoint.random_part(state)))
+        if not self._ranks.first:
             return
-        weights = self._sound.weights(self._step, self._session.weights())
-        state = self._sound.state(self._step, state)
+        weights = self._divergence.weights(self._step, self._session.weights())
+        state = self._divergence.state(self._step, state)
         state |= checkpoint.random_of_all([unpack(one) for one in randoms])
-        standing = Standing(
+        standing = TrainingStanding(
             self._training,
             self._step,
             *divmod(self._step, self._per_epoch),
@@ -332,20 +327,13 @@ class Trainer:
                 checkpoint.mark_best(path)
             checkpoint.drop_old(self._folder, self._watching.keep)
         except (BadWeights, OSError) as wrong:
-            self._say("warning", text=f"no checkpoint was saved at step {self._step}: {wrong}")
+            self._warn(f"no checkpoint was saved at step {self._step}: {wrong}")
         else:
             self._saved = self._step, self._evaluated
             self._say("saved", step=self._step, path=str(path))
 
-    def _note(self, kind: str, facts: dict[str, Any], scalars: dict[str, Any]) -> None:
-        """A line of the history, and points of TensorBoard's curves."""
-        if not self._first:
-            return
-        try:
-            self._history.add({"kind": kind, "time": time.time(), **facts})
-        except OSError as wrong:
-            self._say("warning", text=f"the history was not written: {wrong.strerror}")
-        self._summaries.scalars(self._step, scalars)
+    def _warn(self, text: str) -> None:
+        self._say("warning", text=text)
 
 
 def _only(events: tuple[str, ...], say: Say) -> Say:

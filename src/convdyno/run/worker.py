@@ -25,6 +25,7 @@ status and a reason, and the process ends.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import math
@@ -44,12 +45,12 @@ import psutil
 
 from convdyno import __version__
 from convdyno.errors import ConvdynoError, LossLost, Refused, TrialFailed, UsageError
+from convdyno.run.ranks import Ranks
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
 
 if TYPE_CHECKING:
     from convdyno.engines.contract import Engine
-    from convdyno.run.huddle import Huddle
 
 BEAT_SECONDS = 3.0
 """How often a rank says that it is alive."""
@@ -59,14 +60,13 @@ class Worker:
     """A trial in this process, from opening to closing."""
 
     engine: Engine
-    huddle: Huddle | None = None
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
         self.speaking = threading.Lock()
         self.compilations = 0
         self.import_seconds = 0.0
-        self.world = World()
+        self.ranks = Ranks()
 
     def say(self, event: str, **facts: Any) -> None:
         """Answer one line."""
@@ -80,38 +80,34 @@ class Worker:
     ) -> None:  # fmt: skip
         """Take a share of this machine, and say what the other ranks must know of it."""
         from convdyno.results import facts
-        from convdyno.run import share
+        from convdyno.run import pinning
 
         if pins is not None:
-            share.pin(pins)
+            pinning.pin(pins)
         allocated, shown = facts.allocated(), os.environ.get("CUDA_VISIBLE_DEVICES")
         if device != "cpu":
-            share.choose_gpu(local_rank, local_size)
+            pinning.choose_gpu(local_rank, local_size)
         self.say(
             "greeted",
             host=socket.gethostname(),
             pid=os.getpid(),
-            ports=share.free_ports(2),
+            ports=pinning.free_ports(2),
             convdyno=__version__,
             time=time.time(),
-            cores=share.cores(),
+            cores=pinning.cores(),
             visible=shown,
             allocated=allocated,
         )
 
     def join(self, world: dict[str, Any], trial: dict[str, Any]) -> None:
         """Meet the other ranks: from here on this one is known to be alive."""
-        from convdyno.run.huddle import Huddle
-        from convdyno.run.measure import siblings
-
         threading.Thread(target=self._beat, daemon=True).start()
-        self.world, self.trial = _settled(World.model_validate(world)), Trial.model_validate(trial)
+        there, self.trial = _settled(World.model_validate(world)), Trial.model_validate(trial)
         self._import(self.trial.engine)
-        self.huddle = Huddle(self.world)
-        self.siblings = siblings(self.huddle)
+        self.ranks = Ranks(there)
         exchanged = self.trial.mode == "train" and self.trial.exchange != "independent"
-        if exchanged and not self.world.alone:
-            self.engine.join(self.world, self.trial)
+        if exchanged and not self.ranks.alone:
+            self.engine.join(there, self.trial)
         self.say("joined")
 
     def open(self, trial: dict[str, Any], steps: int = 1, memory_share: float = 1.0) -> None:
@@ -125,24 +121,23 @@ class Worker:
         from convdyno.blueprint.weights import initial_weights
         from convdyno.run.energy import find
         from convdyno.run.feed import blueprint_of, open_feed
-        from convdyno.run.measure import Meter, shared_joules
+        from convdyno.run.measure import Meter, shared_joules, siblings
 
         start = time.perf_counter()
-        trial_, engine = self.trial, self.engine
+        trial_, engine, ranks = self.trial, self.engine, self.ranks
         blueprint = blueprint_of(trial_)
         session = engine.open(blueprint, trial_, initial_weights(blueprint, trial_.seed))
-        feed = self.feed = open_feed(engine, session, blueprint, trial_, self.world)
+        feed = self.feed = open_feed(engine, session, blueprint, trial_, ranks.world)
         session.wait()
         built = time.perf_counter()
         self.say("progress", what="built")
 
         self.session = session
         self.meter = Meter(feed.run, session.wait, session.clock, trial_.latency, feed.waited)
-        self.meter.joules = find(session.settings.device, trial_.devices // self.world.size or 1)
-        if self.huddle:
-            self.meter.agree, self.meter.worst = self.huddle.agree, self.huddle.worst
-            self.meter.siblings = self.siblings
-            self.meter.joules = shared_joules(self.huddle, self.world.rank, self.meter.joules)
+        self.meter.agree, self.meter.worst = ranks.agree, ranks.worst
+        self.meter.siblings = siblings(ranks)
+        found = find(session.settings.device, trial_.devices // ranks.world.size or 1)
+        self.meter.joules = shared_joules(ranks, found)
         first = self.meter.block()
         self.first_loss = self._loss()
         losses = [self.first_loss, *(self._next_loss() for _ in range(steps - 1))]
@@ -201,7 +196,7 @@ class Worker:
         from convdyno.run.probes import probe
 
         peaks = [*probe(self.session)]
-        if (alone := self.feed.alone(self.trial.batch)) is not None:
+        if (alone := self.feed.alone()) is not None:
             peaks.append(alone)
         self.say("probed", peaks=[peak.model_dump() for peak in peaks])
 
@@ -209,11 +204,11 @@ class Worker:
         """As the reference: choose what a certificate asks, and write it to a file."""
         from convdyno.blueprint.graph import Blueprint
         from convdyno.engines import registry
-        from convdyno.run import prove
+        from convdyno.run import evidence
 
         calm = Blueprint.from_json(blueprint).without_dropout()
-        question = prove.pose(registry.load("reference"), calm)
-        prove.save_question(question, to)
+        question = evidence.pose(registry.load("reference"), calm)
+        evidence.save_question(question, to)
         self.say("posed", condition=question.condition)
 
     def answer(
@@ -222,28 +217,26 @@ class Worker:
     ) -> None:  # fmt: skip
         """Write what an engine computes to a file: all evidence, or the values of one node."""
         from convdyno.blueprint.graph import Blueprint
-        from convdyno.run import prove
+        from convdyno.run import evidence
 
         self._import(engine)
         calm = Blueprint.from_json(blueprint).without_dropout()
-        asked = prove.load_question(question, calm)
+        asked = evidence.load_question(question, calm)
         if node is None:
-            evidence = prove.answer(self.engine, engine, asked, kernels, brief=brief)
+            found = evidence.answer(self.engine, engine, asked, kernels, brief=brief)
         else:
-            evidence = prove.values_of(self.engine, engine, asked, node)
-        prove.save(evidence, to)
+            found = evidence.values_of(self.engine, engine, asked, node)
+        evidence.save(found, to)
         self.say("answered")
 
     def train(self, training: dict[str, Any], watching: dict[str, Any], folder: str) -> None:
         """Train on from the folder's latest checkpoint, if any; a signal saves and ends."""
-        from convdyno.run.huddle import Huddle
         from convdyno.run.train import Trainer
         from convdyno.trial.training import Training, Watching
 
         wanted, watch = Training.model_validate(training), Watching.model_validate(watching)
         self.trial = wanted.trial
-        huddle = self.huddle or Huddle(self.world)
-        trainer = Trainer(wanted, watch, Path(folder), self.say, self.world, huddle)
+        trainer = Trainer(wanted, watch, Path(folder), self.say, self.ranks)
         for number in (signal.SIGTERM, signal.SIGUSR1):  # Slurm sends them to every process.
             signal.signal(number, trainer.stop)
         if not trainer.finished:
@@ -253,21 +246,19 @@ class Worker:
 
     def evaluate(self, checkpoint: str, trial: dict[str, Any], averaged: bool, full: bool) -> None:
         """Count what a checkpoint's network gets right over all images of a split."""
-        from convdyno.run.evaluate import Candidate
-        from convdyno.run.huddle import Huddle
+        from convdyno.run.evaluate import TrainedNetwork
 
-        self.trial, huddle = Trial.model_validate(trial), self.huddle or Huddle(self.world)
-        path = Path(checkpoint)
-        candidate = Candidate(path, self.trial, self.world, huddle, averaged=averaged)
+        self.trial = Trial.model_validate(trial)
+        candidate = TrainedNetwork(Path(checkpoint), self.trial, self.ranks, averaged=averaged)
         self._import(self.trial.engine)
         self.say("evaluated", **candidate.evaluate(self.engine, self.say, full=full))
 
     def close(self) -> None:
         """Say what is left to say, and end."""
         self.feed.close()
-        if self.huddle:
+        if not self.ranks.alone:
             self.engine.leave()
-            self.huddle.close()
+            self.ranks.close()
         self.say(
             "closed",
             peak_memory_bytes=_peak_memory_bytes(),
@@ -295,7 +286,7 @@ class Worker:
     def _beat(self) -> None:
         """Signs of life from a thread of its own, whatever the others do."""
         while True:
-            self.say("alive", said=self.huddle.said if self.huddle else 0)
+            self.say("alive", said=self.ranks.said)
             time.sleep(BEAT_SECONDS)
 
     def _next_loss(self) -> float | None:
@@ -373,7 +364,7 @@ def _failure(worker: Worker, error: Exception) -> dict[str, Any]:
 
 def _settled(world: World) -> World:
     """A world of several machines with the interface of this one's address, if nobody named it."""
-    from convdyno.run.survey import whereabouts
+    from convdyno.run.host_facts import whereabouts
 
     if world.alone or world.interface is not None:
         return world
@@ -404,7 +395,8 @@ def _be_first_to_go() -> None:
     """
     if sys.platform != "linux" or Path("/dev/nvidiactl").exists():
         return
-    Path("/proc/self/oom_score_adj").write_text("1000")
+    with contextlib.suppress(OSError):  # Some containers forbid it.
+        Path("/proc/self/oom_score_adj").write_text("1000")
     from convdyno.results.facts import free_memory
 
     free = free_memory()

@@ -10,11 +10,12 @@ from convdyno.launch.crew import Launcher
 from convdyno.results.floor import Floor, new_floor
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store
-from convdyno.stage.duel import Duel
-from convdyno.stage.narrator import Narrator
+from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import Cell, Limits, Stage
+from convdyno.stage.stopping import UntilPrecise, ratio_known
 from convdyno.stats.gate import control_ratios
 from convdyno.stats.plan import Goal
+from convdyno.stats.rounds_of_record import paired
 from convdyno.trial.spec import Trial
 
 FLOOR_ROUNDS = 5
@@ -61,37 +62,41 @@ class Arena:
     def duel(self, base: Side, candidate: Side, seconds: float) -> tuple[Record, Record]:
         """Both in the same rounds, in turns."""
         cells = self._cell(base), self._cell(candidate)
-        duel = Duel(cells, self.goal, self._limits(seconds), self.store, self.narrator, _never)
-        self._run(duel)
+        self._in_turns(cells, self.goal, seconds)
         return cells[0].record, cells[1].record
 
     def alone(self, candidate: Side, seconds: float) -> Record:
         """The candidate by itself, to be held against a record of earlier."""
         cell = self._cell(candidate)
-        self._run(
-            Stage([cell], self.goal, self._limits(seconds), self.store, self.narrator, _never)
-        )
+        self._run([cell], UntilPrecise(self.goal), seconds)
         return cell.record
 
     def floor(self, side: Side, seconds: float, within: float = 1.0) -> Control:
         """A side against itself, until that is known to `within`."""
         cells = self._cell(side, "control"), self._cell(side, "control")
         goal = Goal(within, self.goal.level, max(FLOOR_ROUNDS, self.goal.minimum_rounds))
-        duel = Duel(cells, goal, self._limits(seconds), self.store, self.narrator, _never)
-        self._run(duel)
-        ratios = control_ratios(duel.pair)
+        took = self._in_turns(cells, goal, seconds)
+        ratios = control_ratios(paired(cells[1].record, cells[0].record))
         if len(ratios) < 2:
             failures = [str(cell.record.reason) for cell in cells if cell.failed]
             short = f"{seconds:g} s were too short for two rounds"
-            return Control(None, duel.seconds, next(iter(failures), short))
-        floor = new_floor(side.trial, self.machine, tuple(ratios), duel.seconds)
-        return Control(floor, duel.seconds)
+            return Control(None, took, next(iter(failures), short))
+        floor = new_floor(side.trial, self.machine, tuple(ratios), took)
+        return Control(floor, took)
 
-    def _run(self, stage: Stage) -> None:
+    def _in_turns(self, cells: tuple[Cell, Cell], goal: Goal, seconds: float) -> float:
+        """Run two cells until their ratio is precise enough; how long it took."""
+        pace = UntilPrecise(goal, precision=ratio_known, fewest=len(cells))
+        return self._run(list(cells), pace, seconds)
+
+    def _run(self, cells: list[Cell], pace: UntilPrecise, seconds: float) -> float:
+        limits = Limits(seconds, self.silence_seconds)
+        stage = Stage(cells, pace.goal, limits, self.store, self.narrator, _never, pace=pace)
         try:
             stage.run()
         finally:
             self.narrator.clear()
+        return stage.seconds
 
     def _cell(self, side: Side, role: str = "") -> Cell:
         record = new_record(
@@ -104,9 +109,6 @@ class Arena:
         start = partial(side.there.start, rank_seconds=self.rank_seconds)
         steps = self.steps if side.trial.mode == "train" else 1
         return Cell(record, side.there.alone(side.trial), start=start, steps=steps)
-
-    def _limits(self, seconds: float) -> Limits:
-        return Limits(seconds, self.silence_seconds)
 
 
 def _never(trial: Trial) -> Any:

@@ -12,20 +12,20 @@ import itertools
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.crew import OutOfTime, Team
-from convdyno.results.claims import Claim, claim
+from convdyno.results.claims import Holder, claim_in_turn
 from convdyno.results.machines import cell_name, kind
 from convdyno.results.record import Block, Energy, NetworkFacts, Peak, Process, Record
 from convdyno.results.store import Store
-from convdyno.stage.narrator import Narrator
-from convdyno.stage.pace import Pace, turns_had
+from convdyno.stage.progress import Narrator
+from convdyno.stage.stopping import Pace, UntilPrecise, turns_had
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial
 
@@ -47,6 +47,16 @@ class Limits:
     budget_seconds: float = 300.0
     silence_seconds: float = 300.0
     """A worker that says nothing for so long while loading or warming up counts as hung."""
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What becomes of a trial that fails on the stage."""
+
+    told: bool = True
+    """Whether people hear of it at once."""
+    instead: Mapping[str, TrialFailed] = field(default_factory=dict)
+    """By status, what is written down instead."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -87,7 +97,10 @@ class Seat:
 
 
 class Stage:
-    """Runs cells in rounds until they are known precisely enough or the budget is spent."""
+    """Runs cells in rounds until its pace says that it is enough, or the budget is spent.
+
+    Without another pace, all cells stay until each is known precisely enough for the goal.
+    """
 
     def __init__(
         self,
@@ -97,13 +110,19 @@ class Stage:
         store: Store,
         narrator: Narrator,
         start: Callable[[Trial], Team],
+        *,
+        pace: Pace | None = None,
+        failures: Failures | None = None,
     ) -> None:
         self.cells, self.limits, self.store, self.narrator = cells, limits, store, narrator
-        self._start = start
+        self._start, self._failures = start, failures or Failures()
         run = secrets.token_hex(4)
         for cell in cells:
             cell.record = cell.record.but(run=cell.record.run or run)
-        self._pace = Pace(goal, turns_had([cell.record for cell in cells]))
+        had = turns_had([cell.record for cell in cells])
+        self._pace: Pace = pace or UntilPrecise(goal, had)
+        self.stayed: list[Cell] = []
+        """Who was still there when its sitting of the latest round was over."""
         together = [cell for cell in cells if not cell.alone]
         alone = [[cell] for cell in cells if cell.alone]
         self._sittings = [together, *alone] if together else alone
@@ -113,9 +132,10 @@ class Stage:
 
     def run(self) -> None:
         """Run rounds; Ctrl-C and a spent budget keep what was measured."""
-        self._deadline = time.monotonic() + self.limits.budget_seconds
-        with self._claimed():
+        with ExitStack() as held:
             try:
+                self._claim(held)
+                self._deadline = time.monotonic() + self.limits.budget_seconds
                 self._rounds()
             except OutOfTime as end:
                 self._finish(f"the budget ended while {end}")
@@ -125,6 +145,11 @@ class Stage:
                 raise
             else:
                 self._finish("the budget ended before its first turn")
+
+    @property
+    def seconds(self) -> float:
+        """How much of the budget has been used so far."""
+        return max(0.0, self.limits.budget_seconds - self._left())
 
     def stop(self, who: str) -> None:
         """Ask for an early end, as the handler of a signal does: `run` raises `Stopped`.
@@ -136,18 +161,24 @@ class Stage:
         if not self._patient:
             raise Stopped(who)
 
-    @contextmanager
-    def _claimed(self) -> Iterator[None]:
-        """Let others know what is being measured; what is claimed already, by a sweep, is known."""
+    def _claim(self, held: ExitStack) -> None:
+        """Have the cells to ourselves; two that measure one cell here would disturb each other."""
         seconds = 2 * (self.limits.budget_seconds + self.limits.silence_seconds)
-        with ExitStack() as held:
-            for cell in self.cells:
-                record = cell.record
-                name = cell_name(record.trial_digest, kind(record.machine))
-                found = claim(self.store.folder, name, seconds)
-                if isinstance(found, Claim):
-                    held.callback(found.release)
-            yield
+        labels = {
+            cell_name(cell.record.trial_digest, kind(cell.record.machine)): cell.record.trial.label
+            for cell in self.cells
+        }
+        # In one order everywhere: nobody waits for who waits for them.
+        for name, label in sorted(labels.items()):
+            tell = partial(self._tell_taken, label)
+            with self._impatient():
+                found = claim_in_turn(self.store.folder, name, seconds, tell)
+            if found:
+                held.callback(found.release)
+
+    def _tell_taken(self, label: str, holder: Holder) -> None:
+        after = "waiting until it is done" if holder.here else "this will be a second record of it"
+        self.narrator.say(f"{label} is being measured by {holder}: {after}")
 
     def _rounds(self) -> None:
         had = [process.round for cell in self.cells for process in cell.record.processes]
@@ -166,6 +197,7 @@ class Stage:
     def _round(self, number: int) -> None:
         """One fresh process for each cell; in several sittings where memory asks for it."""
         self._pace.start_round()
+        self.stayed = []
         waiting = [[cell for cell in sitting if not cell.failed] for sitting in self._sittings]
         waiting, self._sittings = [cells for cells in waiting if cells], []
         while waiting:
@@ -199,6 +231,7 @@ class Stage:
                 opening = (time.monotonic() - began) / len(cells)
                 self._pace.open_first(len(seats), len(later) + others, opening)
             self._take_turns(number, sitting, seats)
+            self.stayed += [seat.cell for seat in seats]
             for seat in list(seats):
                 self._guard(seats, seat, self._close)
         finally:
@@ -208,18 +241,27 @@ class Stage:
 
     def _seat(self, number: int, sitting: int, cell: Cell) -> Seat:
         """Start a worker, load the cell's network and warm it up."""
+        first = sitting == 0 and cell is self.cells[0]
+        seconds = self._pace.start_seconds(first=first, left=self._left())
+        ready_by = self._deadline
+        if seconds is not None:
+            ready_by = min(ready_by, time.monotonic() + seconds)
         worker = (cell.start or self._start)(cell.runs)
         try:
-            patience = {"silence": self.limits.silence_seconds, "until": self._deadline}
+            patience = {"silence": self.limits.silence_seconds, "until": ready_by}
             more = {"steps": cell.steps} if cell.steps > 1 else {}
             trial = cell.runs.model_dump(mode="json", exclude_defaults=True)
             with self._impatient():
                 opened = worker.ask("open", trial=trial, **more, **patience)
-                seconds = self.limits.budget_seconds * WARM_UP_SHARE / len(self._alive())
-                warmed = worker.ask("warm", seconds=min(WARM_UP_SECONDS, seconds), **patience)
+                share = self.limits.budget_seconds * WARM_UP_SHARE / len(self._alive())
+                warmed = worker.ask("warm", seconds=min(WARM_UP_SECONDS, share), **patience)
             worker.pause()
-        except BaseException:
+        except BaseException as end:
             worker.end()
+            if isinstance(end, OutOfTime) and seconds is not None:
+                raise TrialFailed(
+                    "timeout", f"was not ready within {seconds:.0f} s: give more --budget"
+                ) from None
             raise
         self._remember(cell, opened)
         process = Process(
@@ -246,10 +288,7 @@ class Stage:
         return Seat(cell, worker, process, blocks, turn_seconds=blocks * block)
 
     def _take_turns(self, number: int, sitting: int, seats: list[Seat]) -> None:
-        """Turns forward and backward until the pace says that this round has enough.
-
-        Later sittings of a round have as many turns as its first, which leaves them the time.
-        """
+        """Turns forward and backward until the pace says that this sitting has enough."""
         for turn in itertools.count():
             start = time.monotonic()
             for seat in list(seats if turn % 2 == 0 else reversed(seats)):
@@ -257,15 +296,13 @@ class Stage:
                 self._guard(seats, seat, partial(self._measure, turn=turn))
                 self._heed()
             self._pace.count_turn(time.monotonic() - start, first_sitting=sitting == 0)
-            if not seats:
-                return
-            if sitting:
-                over = turn + 1 >= self._pace.turns[-1]
-            else:
-                halfway = len(seats) > 1 and turn % 2 == 0
-                records = [seat.cell.record for seat in seats]
-                over = not halfway and self._pace.round_is_over(records, self._left())
-            if over:
+            records = [seat.cell.record for seat in seats]
+            leaving = {record.id for record in self._pace.leaving(records, turn, self._left())}
+            for seat in [seat for seat in seats if seat.cell.record.id in leaving]:
+                seats.remove(seat)
+                seat.worker.end()
+            records = [seat.cell.record for seat in seats]
+            if not seats or self._pace.sitting_is_over(records, sitting, turn, self._left()):
                 return
 
     def _measure(self, seat: Seat, turn: int) -> None:
@@ -284,13 +321,16 @@ class Stage:
 
     def _close(self, seat: Seat) -> None:
         """Probe the device's peak once a cell, take the last facts and let the process go."""
+        if not self._pace.probes:
+            seat.worker.end()
+            return
         if not seat.cell.probed:
             self.narrator.probing(seat.cell.record.trial.label, self._left())
-            answer = seat.worker.ask("probe", silence=60.0)
+            answer = seat.worker.ask("probe", silence=self.limits.silence_seconds)
             peaks = tuple(Peak(**peak) for peak in answer["peaks"])
             seat.process = seat.process.model_copy(update={"peaks": peaks})
             seat.cell.probed = True
-        closed = seat.worker.ask("close", silence=60.0)
+        closed = seat.worker.ask("close", silence=self.limits.silence_seconds)
         seat.process = seat.process.model_copy(
             update={
                 "ranks": seat.worker.ranks,
@@ -331,8 +371,10 @@ class Stage:
 
     def _fail(self, cell: Cell, failure: TrialFailed) -> None:
         cell.failed = True
+        failure = self._failures.instead.get(failure.status, failure)
         self._write(cell, status=failure.status, reason=str(failure))
-        self.narrator.failed(cell.record.trial.label, str(failure))
+        if self._failures.told:
+            self.narrator.failed(cell.record.trial.label, str(failure))
 
     def _write(self, cell: Cell, **changes: Any) -> None:
         cell.record = cell.record.but(**changes)

@@ -23,21 +23,23 @@ from convdyno.results.index import Index
 from convdyno.results.machines import cell_name
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store, read_record
-from convdyno.stage.agenda import (
+from convdyno.stage.progress import Narrator
+from convdyno.stage.rounds import Cell, Failures, Limits, Stage, Stopped
+from convdyno.stage.sweep_plan import (
     OPEN,
-    Agenda,
-    Planned,
+    PlannedTrial,
+    SweepPlan,
     grouped,
     in_random_order,
 )
-from convdyno.stage.narrator import Narrator
-from convdyno.stage.rounds import Cell, Limits, Stage, Stopped
-from convdyno.stats.figures import figures
+from convdyno.stats.index_figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 CROWDED = "ran out of memory beside other cells: to be measured alone"
+CROWD = Failures(instead={"oom": TrialFailed("interrupted", CROWDED)})
+"""Of several cells: one without room beside others is tried alone before that is a result."""
 SLACK_SECONDS = 600.0
 """What a group may take besides its budget: staging, certificates, the last turn."""
 
@@ -65,19 +67,10 @@ class Means:
     quiet: bool = False
 
 
-class Crowd(Stage):
-    """Several cells: one without room beside others is tried alone before that is a result."""
-
-    def _fail(self, cell: Cell, failure: TrialFailed) -> None:
-        if failure.status == "oom":
-            failure = TrialFailed("interrupted", CROWDED)
-        super()._fail(cell, failure)
-
-
 class SweepRun:
     """Runs what is left of an agenda; `signal` is what ended it early."""
 
-    def __init__(self, agenda: Agenda, store: Store, means: Means) -> None:
+    def __init__(self, agenda: SweepPlan, store: Store, means: Means) -> None:
         self.agenda, self._store, self._means = agenda, store, means
         self._index = Index(store.folder, figures)
         self._kind = machines.kind(means.machine)
@@ -87,14 +80,14 @@ class SweepRun:
         self._preparing = False
         self.signal: signal.Signals | None = None
 
-    def groups(self) -> list[list[Planned]]:
+    def groups(self) -> list[list[PlannedTrial]]:
         """What is left, in the groups and the order in which it will be measured."""
         here = [one for one in self.agenda.left if one.trial.slurm is None]
         return in_random_order(grouped(here, self._together), self._means.seed)
 
     def run(self) -> None:
         """Measure group after group; signals end it after the turn that is being measured."""
-        busy: list[Planned] = []
+        busy: list[PlannedTrial] = []
         with self._listening():
             try:
                 busy = self._all(self.groups())
@@ -108,7 +101,7 @@ class SweepRun:
             one.taken = True
         self._look()
 
-    def seconds_left(self, groups: Iterable[list[Planned]]) -> tuple[float | None, float]:
+    def seconds_left(self, groups: Iterable[list[PlannedTrial]]) -> tuple[float | None, float]:
         """How long these will take: as cells took so far, if any did; and at the most."""
         cells = [one for group in groups for one in group]
         most = self._means.limits.budget_seconds * len(cells)
@@ -119,9 +112,9 @@ class SweepRun:
         expected = sum(filter(None, known)) if cells and all(known) else None
         return (min(expected, most) if expected is not None else None), most
 
-    def _all(self, waiting: list[list[Planned]]) -> list[Planned]:
+    def _all(self, waiting: list[list[PlannedTrial]]) -> list[PlannedTrial]:
         """Measure all groups; what others are measuring meanwhile comes back."""
-        busy: list[Planned] = []
+        busy: list[PlannedTrial] = []
         while waiting:
             self._heed()
             group = waiting.pop(0)
@@ -135,13 +128,13 @@ class SweepRun:
         return busy
 
     def _group(
-        self, group: list[Planned], busy: list[Planned], waiting: list[list[Planned]]
-    ) -> list[Planned]:
+        self, group: list[PlannedTrial], busy: list[PlannedTrial], waiting: list[list[PlannedTrial]]
+    ) -> list[PlannedTrial]:
         """Measure a group; cells that ran out of memory beside others come back."""
         limits = self._means.limits
         lasting = len(group) * limits.budget_seconds + limits.silence_seconds + SLACK_SECONDS
         with ExitStack() as held:
-            mine: list[Planned] = []
+            mine: list[PlannedTrial] = []
             for one in group:
                 found = claim(
                     self._store.folder, cell_name(one.trial.digest, self._kind), 2 * lasting
@@ -164,7 +157,7 @@ class SweepRun:
             self._look()
             return crowded
 
-    def _measure(self, group: list[Planned]) -> list[Cell]:
+    def _measure(self, group: list[PlannedTrial]) -> list[Cell]:
         means = self._means
         with ExitStack() as kept:
             self._preparing = True
@@ -177,9 +170,15 @@ class SweepRun:
             self._part(cells)
             budget = means.limits.budget_seconds * len(cells)
             limits = replace(means.limits, budget_seconds=budget)
-            kind = Crowd if len(cells) > 1 else Stage
-            stage = kind(cells, means.goal, limits, self._store, means.narrator, means.start)
-            self._stage = stage
+            stage = self._stage = Stage(
+                cells,
+                means.goal,
+                limits,
+                self._store,
+                means.narrator,
+                means.start,
+                failures=CROWD if len(cells) > 1 else None,
+            )
             try:
                 self._heed()
                 stage.run()
@@ -187,7 +186,7 @@ class SweepRun:
                 self._stage = None
         return cells
 
-    def _cell(self, one: Planned, placed: Trial) -> Cell:
+    def _cell(self, one: PlannedTrial, placed: Trial) -> Cell:
         """The cell with a record to go on with, or a new one."""
         record = self._taken_up(one) or self._new(one)
         return Cell(
@@ -197,7 +196,7 @@ class SweepRun:
             probed=bool(record.peaks),
         )
 
-    def _taken_up(self, one: Planned) -> Record | None:
+    def _taken_up(self, one: PlannedTrial) -> Record | None:
         """The record that an earlier run of this very machine has left unfinished."""
         if one.former is None or one.former.status not in ("interrupted", "skipped"):
             return None
@@ -218,11 +217,11 @@ class SweepRun:
             if cell.record.run in parted:
                 cell.record = cell.record.but(run=f"{cell.record.run}-{again}")
 
-    def _new(self, one: Planned, **facts: Any) -> Record:
+    def _new(self, one: PlannedTrial, **facts: Any) -> Record:
         about = {"machine": self._means.machine, "command": self._means.command}
         return new_record(one.trial, labels=one.labels, **about, **facts)
 
-    def _skip(self, one: Planned) -> bool:
+    def _skip(self, one: PlannedTrial) -> bool:
         """Write down that a trial is not run, if a smaller batch of it had no room."""
         smaller = self.agenda.too_large(one)
         if smaller is None:
@@ -244,7 +243,7 @@ class SweepRun:
         if self.signal:
             raise Stopped(self.signal.name)
 
-    def _tell(self, group: list[Planned], waiting: list[list[Planned]]) -> None:
+    def _tell(self, group: list[PlannedTrial], waiting: list[list[PlannedTrial]]) -> None:
         self._groups += 1
         expected, most = self.seconds_left([group, *waiting])
         left = f"about {_clock(expected)}" if expected is not None else f"at most {_clock(most)}"
@@ -274,7 +273,7 @@ class SweepRun:
                 signal.signal(number, handler)
 
 
-def _cut(group: list[Planned], most: int) -> list[list[Planned]]:
+def _cut(group: list[PlannedTrial], most: int) -> list[list[PlannedTrial]]:
     return [group[n : n + most] for n in range(0, len(group), most)]
 
 

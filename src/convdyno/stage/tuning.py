@@ -17,10 +17,10 @@ from convdyno.errors import NothingMeasured, TrialFailed
 from convdyno.launch.crew import Launcher
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store
-from convdyno.stage.heat import MEASURING_SHARE, Heat, knock_out, speed, start_seconds
-from convdyno.stage.largest import Search
-from convdyno.stage.narrator import Narrator
-from convdyno.stage.rounds import TURN_SECONDS, Cell, Limits, Stage
+from convdyno.stage.batch_search import BatchSearch
+from convdyno.stage.halving import MEASURING_SHARE, Halving, knock_out, speed, start_seconds
+from convdyno.stage.progress import Narrator
+from convdyno.stage.rounds import TURN_SECONDS, Cell, Failures, Limits, Stage
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial
 
@@ -146,7 +146,7 @@ class Tuner:
 
     def _smaller(self, trial: Trial, until: float) -> Trial:
         """The same with the largest batch that fits, where its own does not."""
-        search = Search(self._start, trial, until, self.silence_seconds, self.narrator.trying)
+        search = BatchSearch(self._start, trial, until, self.silence_seconds, self.narrator.trying)
         room = search.run()
         self.narrator.say(f"a batch of {trial.batch} does not fit: {room.sentence}")
         return trial.model_copy(update={"batch": room.batch or trial.accumulate})
@@ -171,9 +171,19 @@ class Tuner:
         return winner
 
     def _best(self, cells: list[Cell], until: float) -> Cell | None:
-        def heat_of(group: list[Cell], legs: int, seconds: float) -> Heat:
+        def heat_of(group: list[Cell], doubled: int, seconds: float) -> Stage:
             limits = Limits(seconds, self.silence_seconds)
-            return Heat(group, legs, limits, self.store, self.narrator, self._start)
+            return Stage(
+                group,
+                self.goal,
+                limits,
+                self.store,
+                self.narrator,
+                self._start,
+                pace=Halving(doubled, seconds),
+                # Settings that do not work are part of the search, and told at its end.
+                failures=Failures(told=False),
+            )
 
         try:
             return knock_out(cells, SEATS, until, heat_of)

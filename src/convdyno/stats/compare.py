@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 from convdyno.stats.rounds import (
     Evidence,
     Floats,
@@ -47,7 +47,7 @@ class Comparison:
     level: float | None
     """The level of this very interval: 1 - level is this comparison's share of the family's."""
     p: float | None
-    """For no difference, of this comparison alone; faster or slower is p <= 1 - level."""
+    """For no difference, of this comparison alone; the interval leaves out 1 if p < 1 - level."""
     verdict: Verdict
     rounds: int
     reason: str = ""
@@ -140,7 +140,9 @@ def noise_floor(
     if len(ratios) < 2 or rounds < 2:
         return math.inf
     error = math.sqrt(float(np.mean(ratios**2)) / rounds)
-    needed = student.quantile((1 + level) / 2, rounds - 1) + student.quantile(power, rounds - 1)
+    needed = t_distribution.quantile((1 + level) / 2, rounds - 1) + t_distribution.quantile(
+        power, rounds - 1
+    )
     return math.expm1(needed * error)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from convdyno.stats.compare import Comparison, PairedRounds, compare, log_ratio
-from convdyno.stats.family import Unpaired, judge_family
-from convdyno.stats.plan import PRIOR_BETWEEN, PRIOR_WITHIN, Spread, spread_of
+from convdyno.stats.holm import Unpaired, judge_family
+from convdyno.stats.plan import PRIOR_BETWEEN, PRIOR_WITHIN, Variation, spread_of
 from convdyno.stats.rounds import Round
 from convdyno.stats.summary import MINIMUM_ROUNDS
 
@@ -74,10 +74,10 @@ def precise_ratio(
     )
 
 
-def spread_of_ratio(pair: PairedRounds) -> Spread:
+def spread_of_ratio(pair: PairedRounds) -> Variation:
     """How much the log ratio varies, from round to round and from turn to turn in one."""
     rounds = [(*log_ratio(a, b), a.turn_count) for a, b in pair.complete()]
-    return spread_of(rounds, Spread(2 * PRIOR_BETWEEN, 2 * PRIOR_WITHIN))
+    return spread_of(rounds, Variation(2 * PRIOR_BETWEEN, 2 * PRIOR_WITHIN))
 
 
 def control_ratios(pair: PairedRounds) -> list[float]:

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 from convdyno.stats.rounds import Round
 
 MATTERS = 0.05
@@ -83,7 +83,7 @@ def _share(values: npt.NDArray[np.float64]) -> Share:
     if rounds < 2:
         return Share(mean, None, None)
     error = float(values.std(ddof=1)) / math.sqrt(rounds)
-    reach = student.quantile(0.975, rounds - 1) * error
+    reach = t_distribution.quantile(0.975, rounds - 1) * error
     return Share(mean, mean - reach, mean + reach)
 
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 from convdyno.stats.rounds import Round
 from convdyno.stats.summary import MINIMUM_ROUNDS, alpha_after
 
@@ -40,7 +40,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Variation:
     """How much a cell varies: variances of the logarithm of its rate."""
 
     between: float = PRIOR_BETWEEN
@@ -86,7 +86,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RoundPlan:
     """What is still to be measured."""
 
     rounds: int
@@ -108,44 +108,46 @@ class Decision:
     """What to do now, and what is expected to follow."""
 
     action: Action
-    plan: Plan
+    plan: RoundPlan
     looks: int
     """To be given to `interval` and `compare` when the experiment ends here."""
 
 
-def estimate_spread(rounds: Sequence[Round]) -> Spread:
+def estimate_spread(rounds: Sequence[Round]) -> Variation:
     """The variances of a cell from its rounds, leaning on assumptions while these are few."""
     return spread_of([(r.log_rate, r.log_rate_variance, r.turn_count) for r in rounds])
 
 
-def spread_of(rounds: Sequence[tuple[float, float, int]], expected: Spread | None = None) -> Spread:
+def spread_of(
+    rounds: Sequence[tuple[float, float, int]], expected: Variation | None = None
+) -> Variation:
     """The same of any logarithm: each round's own, its variance by turns, and how many they are."""
-    expected = expected or Spread()
+    expected = expected or Variation()
     within = [turns * variance for _, variance, turns in rounds if math.isfinite(variance)]
     turn = float(np.mean(within)) if within else expected.within
     if len(rounds) < 2:
-        return Spread(expected.between, turn)
+        return Variation(expected.between, turn)
     logs = np.array([log for log, _, _ in rounds])
     seen = float(logs.var(ddof=1)) - turn * float(np.mean([1 / turns for _, _, turns in rounds]))
     freedom = len(rounds) - 1
     between = PRIOR_WEIGHT * expected.between + freedom * max(0.0, seen)
-    return Spread(between / (PRIOR_WEIGHT + freedom), turn)
+    return Variation(between / (PRIOR_WEIGHT + freedom), turn)
 
 
 def make_plan(
     progress: Progress,
     cost: Cost,
     remaining_seconds: float,
-    spreads: Sequence[Spread] = (Spread(),),
+    spreads: Sequence[Variation] = (Variation(),),
     goal: Goal = DEFAULT_GOAL,
-) -> Plan:
+) -> RoundPlan:
     """The cheapest plan that reaches the goal within the budget; else the most precise that fits.
 
     When not even the minimum of rounds and turns fits, the plan is flagged `short`: as many rounds
     as fit, each with as many turns as fit. No plan takes longer than `remaining_seconds`.
     """
     task = _Task(progress, cost, remaining_seconds, spreads, goal)
-    best: Plan | None = None
+    best: RoundPlan | None = None
     for rounds in range(task.missing_rounds, goal.maximum_rounds - task.rounds + 1):
         most_turns = task.most_turns(rounds)
         if most_turns < task.least_turns(rounds):
@@ -162,7 +164,7 @@ def decide(
     cost: Cost,
     remaining_seconds: float,
     precise: bool,
-    spreads: Sequence[Spread] = (Spread(),),
+    spreads: Sequence[Variation] = (Variation(),),
     goal: Goal = DEFAULT_GOAL,
 ) -> Decision:
     """What to do after a turn, after a round, or at the very beginning.
@@ -185,7 +187,7 @@ def decide(
     return Decision(Action.TURN if plan.seconds > 0 else Action.BUDGET, plan, looks=1)
 
 
-def _one_more(plan: Plan, task: _Task) -> Plan:
+def _one_more(plan: RoundPlan, task: _Task) -> RoundPlan:
     # A new round if it fits, else whatever turns still fit in the live one, else nothing.
     turns = task.most_turns(1)
     if turns >= task.goal.minimum_turns and task.rounds < task.goal.maximum_rounds:
@@ -201,7 +203,7 @@ class _Task:
         progress: Progress,
         cost: Cost,
         remaining_seconds: float,
-        spreads: Sequence[Spread],
+        spreads: Sequence[Variation],
         goal: Goal,
     ) -> None:
         self.cost, self.goal, self.remaining = cost, goal, max(0.0, remaining_seconds)
@@ -250,15 +252,15 @@ class _Task:
             return math.inf
         per_turn = sum(1 / n for n in counts)
         variances = (self.between * len(counts) + self.within * per_turn) / len(counts) ** 2
-        t = student.quantile(1 - self.alpha / 2, len(counts) - 1)
+        t = t_distribution.quantile(1 - self.alpha / 2, len(counts) - 1)
         return _expm1(t * math.sqrt(float(variances.max())))
 
-    def plan(self, rounds: int, turns: int, short: bool = False) -> Plan:
+    def plan(self, rounds: int, turns: int, short: bool = False) -> RoundPlan:
         half = self.half_width(rounds, turns)
         precise = half <= self.goal.within
-        return Plan(rounds, turns, self.seconds(rounds, turns), half, precise, short)
+        return RoundPlan(rounds, turns, self.seconds(rounds, turns), half, precise, short)
 
-    def short_plan(self) -> Plan:
+    def short_plan(self) -> RoundPlan:
         for rounds in range(self.missing_rounds, 0, -1):
             turns = self.most_turns(rounds)
             if turns > 0:
@@ -266,7 +268,7 @@ class _Task:
         return self.plan(0, max(self.had, self.most_turns(0)), short=True)
 
 
-def _rank(plan: Plan) -> tuple[bool, float, float]:
+def _rank(plan: RoundPlan) -> tuple[bool, float, float]:
     if plan.precise:
         return False, plan.seconds, plan.half_width
     return True, plan.half_width, plan.seconds

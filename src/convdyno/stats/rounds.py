@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -141,14 +141,18 @@ class Evidence:
         than others (Ibragimov and Mueller 2010, for alpha up to 8 %). It is at least FLOOR times
         the normal quantile times the standard error from blocks.
         """
-        over_rounds = student.quantile(1 - alpha / 2, self._freedom) * self.rounds_error
-        by_blocks = FLOOR * student.normal_quantile(1 - alpha / 2) * self.blocks_error
+        over_rounds = t_distribution.quantile(1 - alpha / 2, self._freedom) * self.rounds_error
+        by_blocks = FLOOR * t_distribution.normal_quantile(1 - alpha / 2) * self.blocks_error
         return np.maximum(over_rounds, by_blocks)
 
     def p(self) -> float:
         """The alpha at which the interval of one experiment just reaches zero."""
-        over_rounds = student.two_sided_p(_ratio(self.centre, self.rounds_error), self._freedom)
-        by_blocks = student.normal_two_sided_p(_ratio(self.centre, FLOOR * self.blocks_error))
+        over_rounds = t_distribution.two_sided_p(
+            _ratio(self.centre, self.rounds_error), self._freedom
+        )
+        by_blocks = t_distribution.normal_two_sided_p(
+            _ratio(self.centre, FLOOR * self.blocks_error)
+        )
         return max(over_rounds, by_blocks)
 
     @property

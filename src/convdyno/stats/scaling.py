@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from convdyno.stats.compare import PairedRounds, holm_shares, verdict
-from convdyno.stats.family import Unpaired, judge_family
+from convdyno.stats.holm import Unpaired, judge_family
 from convdyno.stats.ladder import MATTERS, Ladder, Share, climb
 from convdyno.stats.rounds import Evidence, Round, over_rounds
 from convdyno.stats.summary import alpha_after
@@ -29,7 +29,7 @@ _MEDIAN_OF_MANY = math.pi / 2
 
 
 @dataclass(frozen=True, slots=True)
-class Gain:
+class Speedup:
     """How many times the images/s of one device several have, with its 95 % interval."""
 
     devices: int
@@ -68,7 +68,7 @@ class Communication:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RankPace:
     """The rate of one rank over the median of the others', with its interval."""
 
     ratio: float
@@ -78,7 +78,7 @@ class Standing:
     straggles: bool
 
 
-def gain(devices: int, many_and_one: PairedRounds | Unpaired, looks: int = 1) -> Gain | None:
+def gain(devices: int, many_and_one: PairedRounds | Unpaired, looks: int = 1) -> Speedup | None:
     """The speed-up of many devices over one; None if no round has both.
 
     For weak and for strong scaling alike: rates are images per second of all devices together. The
@@ -87,7 +87,7 @@ def gain(devices: int, many_and_one: PairedRounds | Unpaired, looks: int = 1) ->
     (found,) = judge_family([many_and_one], looks=looks)
     if found.ratio is None:
         return None
-    return Gain(devices, found.ratio, found.low, found.high, found.rounds)
+    return Speedup(devices, found.ratio, found.low, found.high, found.rounds)
 
 
 def communication(
@@ -114,7 +114,7 @@ def communication(
     )
 
 
-def standings(ranks: Sequence[Sequence[Round | None]], looks: int = 1) -> list[Standing]:
+def standings(ranks: Sequence[Sequence[Round | None]], looks: int = 1) -> list[RankPace]:
     """Each rank against the others; one sequence of rounds for each rank, in step.
 
     A round gives the log of a rank's rate over the median of the other ranks' rates; the interval
@@ -136,7 +136,7 @@ def standings(ranks: Sequence[Sequence[Round | None]], looks: int = 1) -> list[S
     others = [np.delete(np.arange(len(ranks)), rank) for rank in range(len(ranks))]
     logs = [rates[:, i] - np.median(rates[:, rest], axis=1) for i, rest in enumerate(others)]
     if len(complete) < 2:
-        return [Standing(math.exp(values[0]), None, None, False) for values in logs]
+        return [RankPace(math.exp(values[0]), None, None, False) for values in logs]
     of_median = min(1.0, _MEDIAN_OF_MANY / (len(ranks) - 1))
     variances = [
         noise[:, i] + of_median * noise[:, rest].mean(axis=1) for i, rest in enumerate(others)
@@ -154,10 +154,10 @@ def at_the_pace_of(rank: Sequence[Round | None], size: int) -> list[Round | None
     ]
 
 
-def _standing(found: Evidence, share: float) -> Standing:
+def _standing(found: Evidence, share: float) -> RankPace:
     centre, half = float(found.centre), float(found.half_width(share))
     ratio, low, high = (math.exp(centre + shift) for shift in (0.0, -half, half))
-    return Standing(
+    return RankPace(
         ratio, low, high, straggles=verdict(low, high) == "slower" and ratio <= 1 - STRAGGLES
     )
 

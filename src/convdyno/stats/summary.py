@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convdyno.stats import student
+from convdyno.stats import t_distribution
 from convdyno.stats.rounds import (
     Floats,
     Integers,
@@ -29,7 +29,6 @@ PEEKING = 0.5
 MINIMUM_ROUNDS = 3
 
 _NORMAL_FROM_MAD = 1.4826
-_NORMAL_FROM_MEAN_DEVIATION = 1.2533
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,22 +160,6 @@ def legacy(
     )
 
 
-def outliers(values: Sequence[float] | Floats, limit: float = 3.5) -> list[bool]:
-    """Which values are far from the median: more than `limit` robust standard deviations.
-
-    The standard deviation is 1.4826 times the median absolute deviation; when more than half of
-    the values are equal it is 1.2533 times the mean absolute deviation (Iglewicz and Hoaglin 1993).
-    Outliers are flagged and kept.
-    """
-    data = np.asarray(values, dtype=np.float64)
-    if len(data) < 3:
-        return [False] * len(data)
-    distance = np.abs(data - np.median(data))
-    scale = _NORMAL_FROM_MAD * _median_deviation(data)
-    scale = scale or _NORMAL_FROM_MEAN_DEVIATION * float(distance.mean())
-    return [bool(far) for far in distance > limit * scale]
-
-
 def latency(step_seconds: Sequence[float] | Floats) -> Latency:
     """The median, 90 % and 99 % quantile of step times."""
     times = np.asarray(step_seconds, dtype=np.float64)
@@ -193,13 +176,13 @@ def _half_width(rounds: Sequence[Round], alpha: float) -> tuple[float | None, st
         variance, worth = mean_variance(rounds[0].deviations)
         if math.isnan(variance):
             return None, ONE_BLOCK
-        t = student.quantile(1 - alpha / 2, max(1.0, float(worth) - 1))
+        t = t_distribution.quantile(1 - alpha / 2, max(1.0, float(worth) - 1))
         return t * math.sqrt(variance), ONE_PROCESS
     evidence = over_rounds(
         np.array([r.log_rate for r in rounds]), mean_variances([r.deviations for r in rounds])
     )
     half = float(evidence.half_width(alpha))
-    t = student.quantile(1 - alpha / 2, evidence.rounds - 1)
+    t = t_distribution.quantile(1 - alpha / 2, evidence.rounds - 1)
     return half, ROUNDS if half <= t * float(evidence.rounds_error) else ROUNDS_AND_BLOCKS
 
 

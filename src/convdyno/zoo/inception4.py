@@ -34,7 +34,7 @@ def stem(net: Draft, turned: bool = False) -> Value:
 
 
 def module_a(x: Value) -> Value:
-    """Figure 4."""
+    """Inception-A, the paper's figure 4."""
     return conv(x, 96, 1).concat(
         conv(conv(x, 64, 1), 96, 3),
         conv(conv(conv(x, 64, 1), 96, 3), 96, 3),
@@ -43,7 +43,7 @@ def module_a(x: Value) -> Value:
 
 
 def module_b(x: Value, turned: bool) -> Value:
-    """Figure 5."""
+    """Inception-B, the paper's figure 5."""
     tall, wide = turn((7, 1), turned), turn((1, 7), turned)
     one = conv(x, 384, 1)
     seven = conv(conv(conv(x, 192, 1), 224, (1, 7)), 256, (7, 1))
@@ -53,7 +53,7 @@ def module_b(x: Value, turned: bool) -> Value:
 
 
 def module_c(x: Value, turned: bool) -> Value:
-    """Figure 6."""
+    """Inception-C, the paper's figure 6."""
     tall, wide = turn((3, 1), turned), turn((1, 3), turned)
     one, three = conv(x, 256, 1), conv(x, 384, 1)
     split = conv(three, 256, (1, 3)), conv(three, 256, (3, 1))

@@ -37,7 +37,7 @@ def shortcut(x: Value, out: int, stride: int, bias: bool = False) -> Value:
 
 
 def basic(x: Value, width: int, stride: int, first: bool) -> Value:
-    """Two 3x3."""
+    """Two 3x3 convolutions; the first takes the stride."""
     y = x.conv_norm_relu(width, 3, stride, pad=1).conv_norm(width, 3, pad=1)
     return (y + (shortcut(x, width, stride) if stride > 1 else x)).relu()
 

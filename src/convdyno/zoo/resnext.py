@@ -28,7 +28,7 @@ def block_32x4d(x: Value, width: int, stride: int, first: bool) -> Value:
 
 
 def resnext(net: Draft, classes: int, depths: tuple[int, ...]) -> Blueprint:
-    """32x4d."""
+    """A ResNet of 32x4d blocks."""
     return resnet(net, classes, block_32x4d, depths)
 
 

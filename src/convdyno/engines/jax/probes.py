@@ -14,7 +14,7 @@ from convdyno.engines.jax.lower import Policy
 
 
 def probes(
-    device: jax.Device, policy: Policy, enqueued: Callable[[jax.Array], None]
+    device: jax.Device, policy: Policy, enqueued: Callable[[jax.Array], jax.Array]
 ) -> Sequence[Probe]:
     """Work of some tens of milliseconds on an ordinary device; `enqueued` is told its result."""
     big = device.platform != "cpu"
@@ -44,10 +44,10 @@ def probes(
     # Into memory that is there already; a sign, because a bare copy would be compiled away.
     negate = jax.jit(lambda source, target: -source, donate_argnums=1, keep_unused=True)
 
-    def copy() -> None:
+    def copy() -> jax.Array:
         nonlocal target
         target = negate(source, target)
-        enqueued(target)
+        return enqueued(target)
 
     flops = 2.0 * batch * op.macs((28, 28, channels))
     return (

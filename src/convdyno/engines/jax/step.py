@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines.contract import Probe, State, Trial, check_state, memories, seed_after
-from convdyno.engines.jax import device, lower, probes, programs, rules, spread, tuned
+from convdyno.engines.frameworks.jax import device
+from convdyno.engines.jax import compiled, data_parallel, lower, optimiser, probes, settings, tuned
 from convdyno.engines.jax.lower import Arrays, Policy
 from convdyno.errors import Refused
 
@@ -27,7 +28,7 @@ RANDOM = "random/jax/key"
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class JaxBatch:
     """A batch on the device."""
 
     images: jax.Array
@@ -43,10 +44,10 @@ class JaxSession:
     """
 
     def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> None:
-        spread.possible(trial)
-        self._device, self.settings = device.open_device(trial, spread.host_devices(trial))
-        self._spread = spread.over(trial, self._device)
-        self.settings.flags.update(self._spread.facts)
+        data_parallel.check(trial)
+        self._device, self.settings = settings.prepare(trial, data_parallel.host_devices(trial))
+        self._placing = data_parallel.over(trial, self._device)
+        self.settings.flags.update(self._placing.facts)
         self.clock = time.perf_counter_ns
         self._trial, self._blueprint = trial, blueprint
         self._answer = blueprint.for_inference()
@@ -54,33 +55,33 @@ class JaxSession:
 
         static = trial.loss_scale if isinstance(trial.loss_scale, float) else None
         self._static_scale = static or 1.0
-        step = programs.train(
+        step = compiled.train(
             blueprint,
             policy,
             trial.optimiser,
             self._static_scale,
             trial.accumulate,
-            self._spread.exchange,
+            self._placing.exchange,
         )
-        self._step = self._spread.compiled(step)
+        self._step = self._placing.compiled(step)
         self._gradients = jax.jit(
-            programs.gradients(blueprint, policy, trial.optimiser.label_smoothing)
+            compiled.gradients(blueprint, policy, trial.optimiser.label_smoothing)
         )
-        self._infer = jax.jit(programs.infer(self._answer, policy))
-        self._in_use = jax.jit(programs.in_use(policy))
-        self._normalise = jax.jit(programs.normalise(policy))
+        self._infer = jax.jit(compiled.infer(self._answer, policy))
+        self._in_use = jax.jit(compiled.in_use(policy))
+        self._normalise = jax.jit(compiled.normalise(policy))
 
         training = trial.mode == "train"
         scaled = training and trial.precision == "fp16"
         if scaled:
             self.settings.flags["loss_scale"] = static or "dynamic"
-        self._state = programs.State(
+        self._state = compiled.State(
             weights={},
             statistics={},
             memory=self._memory(len(memories(trial.optimiser)) if training else 0),
             updates=self._put(np.int32(0)),
             key=self._put(_key(trial.seed)),
-            scale=self._put(rules.at_first()) if scaled and not static else None,
+            scale=self._put(optimiser.at_first()) if scaled and not static else None,
             average={} if training and trial.optimiser.ema is not None else None,
         )
         self._ready: list[Arrays] | None = None
@@ -90,19 +91,19 @@ class JaxSession:
         self.set_rate(trial.optimiser.rate)
         self.load(weights)
 
-    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> JaxBatch:
         """Bring a host batch to the device; normalise to [-1, 1] there."""
-        self._placed = self._spread.place(images, self._normalise)
-        return Placed(self._placed, self._spread.place(labels.astype(np.int32), lambda on: on))
+        self._placed = self._placing.place(images, self._normalise)
+        return JaxBatch(self._placed, self._placing.place(labels.astype(np.int32), lambda on: on))
 
-    def train_step(self, batch: Placed) -> None:
+    def train_step(self, batch: JaxBatch) -> None:
         """Enqueue one update of the weights."""
         self._for_training()
         self._ready = None
         self._state, self._loss = self._step(self._state, batch.images, batch.labels, self._rate)
         self._latest = self._loss
 
-    def infer_step(self, batch: Placed) -> None:
+    def infer_step(self, batch: JaxBatch) -> None:
         """Enqueue one forward pass as in use."""
         self._latest = self._scores(batch)
 
@@ -112,20 +113,20 @@ class JaxSession:
 
     def loss(self) -> float:
         """The loss of the latest training step, before its update; NaN before the first."""
-        return math.nan if self._loss is None else self._spread.loss(self._loss)
+        return math.nan if self._loss is None else self._placing.loss(self._loss)
 
-    def logits(self, batch: Placed) -> NDArray[np.float32]:
+    def logits(self, batch: JaxBatch) -> NDArray[np.float32]:
         """The class scores of the first head as in use, one row an image."""
         return np.concatenate([np.array(part) for part in self._scores(batch)])
 
-    def gradients(self, batch: Placed) -> Weights:
+    def gradients(self, batch: JaxBatch) -> Weights:
         """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
-        state = self._spread.first(self._state)
+        state = self._placing.first(self._state)
         scale = float(state.scale.value) if state.scale else self._static_scale
         own = state.weights, state.statistics, state.key
         parts = [
             jax.device_put(part, self._device)
-            for part in zip(*map(self._spread.parts, (batch.images, batch.labels)), strict=True)
+            for part in zip(*map(self._placing.parts, (batch.images, batch.labels)), strict=True)
         ]
         while True:
             found = [self._gradients(*own, *part, scale)[2] for part in parts]
@@ -140,7 +141,7 @@ class JaxSession:
 
     def weights(self) -> Weights:
         """All weights in canonical names and layouts, float32."""
-        held = self._spread.first(self._state.weights | self._state.statistics)
+        held = self._placing.first(self._state.weights | self._state.statistics)
         return {name: np.array(held[name]) for name in self._blueprint.weights}
 
     def load(self, weights: Weights) -> None:
@@ -159,7 +160,7 @@ class JaxSession:
     def state(self) -> State:
         """Everything else that training remembers."""
         self._for_training()
-        held = self._spread.first(self._state)
+        held = self._placing.first(self._state)
         arrays = {
             f"{kind}/{name}": array
             for kind, memory in zip(memories(self._trial.optimiser), held.memory, strict=True)
@@ -189,7 +190,7 @@ class JaxSession:
         scale = held.scale
         if scale and "scale/value" in state:
             value, good = np.float32(state["scale/value"]), np.int32(state["scale/good_steps"])
-            scale = self._put(rules.LossScale(value, good))
+            scale = self._put(optimiser.LossScale(value, good))
         self._state = held._replace(
             memory=tuple(kind(word, self._blueprint.trainable) for word in memories(spec)),
             updates=self._put(np.int32(updates)),
@@ -208,13 +209,14 @@ class JaxSession:
 
     def memory_bytes(self) -> int | None:
         """The peak of device memory held, where the device has memory of its own."""
-        return (self._device.memory_stats() or {}).get("peak_bytes_in_use")
+        return device.memory_bytes(self._device)
 
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and a copy at the trial's precision."""
 
-        def enqueued(result: jax.Array) -> None:
+        def enqueued(result: jax.Array) -> jax.Array:
             self._latest = result
+            return result
 
         return probes.probes(self._device, self._policy, enqueued)
 
@@ -222,14 +224,14 @@ class JaxSession:
         if self._trial.mode != "train":
             raise Refused("this session was opened for inference: open one with --mode train")
 
-    def _scores(self, batch: Placed) -> list[jax.Array]:
+    def _scores(self, batch: JaxBatch) -> list[jax.Array]:
         """The class scores of the first head, of each part of a batch."""
         if self._ready is None:
             held = self._state.weights | self._state.statistics
-            needed = self._spread.copies({name: held[name] for name in self._answer.weights})
+            needed = self._placing.copies({name: held[name] for name in self._answer.weights})
             half = self._policy.dtype != jnp.float32
             self._ready = [self._in_use(copy) if half else copy for copy in needed]
-        parts = self._spread.parts(batch.images)
+        parts = self._placing.parts(batch.images)
         return [self._infer(copy, part) for copy, part in zip(self._ready, parts, strict=False)]
 
     def _memory(self, count: int) -> tuple[Arrays, ...]:
@@ -244,11 +246,11 @@ class JaxSession:
         """Host arrays on the devices; of statistics each device has its own."""
         own = {name: array for name, array in arrays.items() if is_state(name)}
         same = {name: array for name, array in arrays.items() if not is_state(name)}
-        return self._put(same) | self._spread.keep(own)
+        return self._put(same) | self._placing.keep(own)
 
     def _put(self, tree: Any) -> Any:
         """Host arrays that all devices have alike."""
-        return self._spread.share(tree)
+        return self._placing.share(tree)
 
 
 def _key(seed: int) -> NDArray[np.uint32]:
@@ -256,7 +258,7 @@ def _key(seed: int) -> NDArray[np.uint32]:
 
 
 def _policy(trial: Trial) -> Policy:
-    dtype = device.HALF.get(trial.precision, jnp.float32)
+    dtype = settings.HALF.get(trial.precision, jnp.float32)
     tune = trial.kernels == "tuned"
     return Policy(
         dtype=dtype,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import tempfile
 
@@ -15,8 +14,19 @@ def engine(backend: str) -> Engine:
     import_keras(backend)
     from convdyno.engines.keras.framework import KerasEngine
 
-    module = importlib.import_module(f"convdyno.engines.keras.on_{backend}")
-    return KerasEngine(module.Backend())
+    match backend:
+        case "torch":
+            from convdyno.engines.keras.on_torch import TorchBackend
+
+            return KerasEngine(TorchBackend())
+        case "jax":
+            from convdyno.engines.keras.on_jax import JaxBackend
+
+            return KerasEngine(JaxBackend())
+        case _:
+            from convdyno.engines.keras.on_tensorflow import TensorflowBackend
+
+            return KerasEngine(TensorflowBackend())
 
 
 def import_keras(backend: str) -> None:

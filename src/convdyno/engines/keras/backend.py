@@ -7,16 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from convdyno.engines import processor
 from convdyno.engines.contract import Trial, World
 from convdyno.errors import Refused
 
 HALF = {"bf16": "bfloat16", "fp16": "float16"}
-NATIVE = {
-    "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
-    "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
-}
-"""Processor features, as Linux calls them, by which half precision is real arithmetic."""
 
 
 Gradients = Callable[[Any, Any, float], list[Any]]
@@ -27,7 +21,7 @@ Step = Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeviceFacts:
     """Where a process computes."""
 
     device: str
@@ -42,7 +36,6 @@ class Backend(Protocol):
     name: str
     labels: str
     """The type of integers that its cross-entropy does not have to convert."""
-    nchw_on_cpu: bool
     rank: int
     """Its place among others; what is dropped at random differs by it."""
 
@@ -55,7 +48,7 @@ class Backend(Protocol):
     def leave(self) -> None:
         """Part from the others, who leave too."""
 
-    def start(self, trial: Trial) -> Place:
+    def start(self, trial: Trial) -> DeviceFacts:
         """Give the process its device, threads and arithmetic; `Refused` says what it has."""
 
     def op_by_op(self) -> AbstractContextManager[object]:
@@ -73,8 +66,8 @@ class Backend(Protocol):
     def average(self, averages: list[Any], variables: list[Any], decay: float) -> Follow:
         """What moves averages towards variables."""
 
-    def wait(self, variable: Any) -> None:
-        """Return when the device has finished everything enqueued; a step writes the variable."""
+    def wait(self, *results: Any) -> None:
+        """Return when the device has finished everything enqueued, of which these are the last."""
 
     def compilations(self, traces: int) -> int:
         """How many times something has been compiled; `traces` counts calls of the model."""
@@ -89,22 +82,7 @@ class Backend(Protocol):
         """Whether the memory of the host or the device did not suffice."""
 
 
-def pick(framework: str, wanted: str, present: list[str]) -> str:
-    """The device of that name, or the best one (which is the first) for "auto"."""
-    name = {"auto": present[0], "cuda": "cuda:0"}.get(wanted, wanted)
-    if name not in present:
-        raise Refused(
-            f"Keras on {framework} has no device {wanted!r} here; it has {', '.join(present)}"
-        )
-    return name
-
-
-def emulated(precision: str, device: str) -> bool:
-    """Whether a CPU only pretends to have a precision."""
-    features = processor.features()
-    return (
-        device == "cpu"
-        and precision in NATIVE
-        and bool(features)
-        and not features & NATIVE[precision]
-    )
+def check_whole(trial: Trial) -> None:
+    """Refuse a batch in parts."""
+    if trial.accumulate > 1:
+        raise Refused("Keras computes a batch as a whole here: leave --accumulate at 1")

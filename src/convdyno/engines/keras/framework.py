@@ -41,4 +41,4 @@ class KerasEngine:
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether the memory of the host or the GPU did not suffice."""
-        return isinstance(error, MemoryError) or self._backend.out_of_memory(error)
+        return self._backend.out_of_memory(error)

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import layers, ops
 
-from convdyno.blueprint import windows
+from convdyno.blueprint import padding as windows
 from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
     LRN,
@@ -38,7 +38,7 @@ Tensor = Any
 
 
 @dataclass
-class Walk:
+class KerasWalk:
     """A blueprint on its way into a model."""
 
     blueprint: Blueprint
@@ -125,12 +125,12 @@ class LocalResponseNorm(layers.Layer):  # type: ignore[misc]
         return x * ops.power(op.bias + op.alpha * near, -op.beta)
 
 
-def _input(walk: Walk, op: Input) -> Tensor:
+def _input(walk: KerasWalk, op: Input) -> Tensor:
     image = (op.channels, op.height, op.width) if walk.nchw else (op.height, op.width, op.channels)
     return keras.Input(image, dtype="float32")
 
 
-def _conv(walk: Walk, op: Conv, x: Tensor) -> Tensor:
+def _conv(walk: KerasWalk, op: Conv, x: Tensor) -> Tensor:
     x, padding = walk.window(op, x)
     common: dict[str, Any] = {
         "kernel_size": op.kernel,
@@ -158,7 +158,7 @@ def _conv(walk: Walk, op: Conv, x: Tensor) -> Tensor:
     return walk.own(layer, x)
 
 
-def _norm(walk: Walk, op: Norm, x: Tensor) -> Tensor:
+def _norm(walk: KerasWalk, op: Norm, x: Tensor) -> Tensor:
     layer = layers.BatchNormalization(
         axis=walk.channels(x),
         momentum=op.decay,
@@ -172,7 +172,7 @@ def _norm(walk: Walk, op: Norm, x: Tensor) -> Tensor:
     )
 
 
-def _act(walk: Walk, op: Act, x: Tensor) -> Tensor:
+def _act(walk: KerasWalk, op: Act, x: Tensor) -> Tensor:
     match op.kind:
         case "relu":
             return layers.ReLU()(x)
@@ -184,7 +184,7 @@ def _act(walk: Walk, op: Act, x: Tensor) -> Tensor:
             return layers.Activation(op.kind)(x)
 
 
-def _pool(walk: Walk, op: Pool, x: Tensor) -> Tensor:
+def _pool(walk: KerasWalk, op: Pool, x: Tensor) -> Tensor:
     lowest = -math.inf if op.kind == "max" else 0.0
     top, bottom, left, right = windows.reached(op, walk.shape)
     # On torch Keras 3.15 repeats the edge where an average's padding differs by side
@@ -201,7 +201,7 @@ def _pool(walk: Walk, op: Pool, x: Tensor) -> Tensor:
     return y
 
 
-def _dense(walk: Walk, op: Dense, x: Tensor) -> Tensor:
+def _dense(walk: KerasWalk, op: Dense, x: Tensor) -> Tensor:
     layer = layers.Dense(
         op.out,
         use_bias=op.bias,
@@ -212,7 +212,7 @@ def _dense(walk: Walk, op: Dense, x: Tensor) -> Tensor:
     return walk.own(layer, x)
 
 
-def _dropout(walk: Walk, op: Dropout, x: Tensor) -> Tensor:
+def _dropout(walk: KerasWalk, op: Dropout, x: Tensor) -> Tensor:
     if not op.rate:
         return x
     layer = layers.Dropout(op.rate, seed=walk.seed)
@@ -220,7 +220,7 @@ def _dropout(walk: Walk, op: Dropout, x: Tensor) -> Tensor:
     return layer(x)
 
 
-def _widen(walk: Walk, op: Widen, x: Tensor) -> Tensor:
+def _widen(walk: KerasWalk, op: Widen, x: Tensor) -> Tensor:
     pads = [(0, 0)] * 4
     pads[walk.channels(x)] = op.before, op.after
     return ops.pad(x, pads)

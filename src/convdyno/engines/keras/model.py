@@ -25,7 +25,7 @@ class Latest(keras.metrics.Metric):  # type: ignore[misc]
         return ops.convert_to_tensor(self._value)
 
 
-class Network(keras.Model):  # type: ignore[misc]
+class KerasNetwork(keras.Model):  # type: ignore[misc]
     """A functional model with the loss of all heads, known with and without the L2 terms."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Network(keras.Model):  # type: ignore[misc]
         """How many times the model was called; only once for each program that is compiled."""
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """All heads."""
+        """The scores of all heads."""
         self.traces += 1
         return super().call(inputs, training=training, mask=mask)
 

@@ -1,57 +1,39 @@
-"""Keras on JAX."""
+"""JAX as what Keras runs on."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache, partial
-from importlib import metadata
-from pathlib import Path
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import jax
 
-from convdyno.engines import processor
 from convdyno.engines.contract import Trial, World
-from convdyno.engines.keras import jax_ranks
-from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, pick
-from convdyno.engines.keras.jax_ranks import Ranks
+from convdyno.engines.frameworks.jax import device, ranks
+from convdyno.engines.keras.backend import DeviceFacts, Follow, Gradients, Step, check_whole
+from convdyno.engines.keras.jax_data_parallel import JaxMesh
 from convdyno.errors import Refused
 
-NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory")
-COMPILED = "/jax/core/compile/backend_compile_duration"
-POOL_THREAD = "tf_XLAEigen"
-"""What Linux shows as the name of each thread that XLA computes with on a CPU."""
 
-FORGET_EVERY = 20
-"""Networks run op by op after which compiled ops are forgotten, because each adds hundreds."""
-
-
-class Backend:
+class JaxBackend:
     """JAX with its compiler."""
 
     name = "jax"
     labels = "int32"
-    nchw_on_cpu = True
     rank = 0
 
     def __init__(self) -> None:
-        self._asked = 0
         self._device: jax.Device | None = None
-        self._ranks: Ranks | None = None
+        self._ranks: JaxMesh | None = None
         self._joined = False
 
-    @contextmanager
-    def op_by_op(self) -> Iterator[None]:
-        with jax.disable_jit():
-            yield
-        self._asked += 1
-        if self._asked % FORGET_EVERY == 0:
-            jax.clear_caches()
+    def op_by_op(self) -> AbstractContextManager[object]:
+        return device.op_by_op()
 
     def versions(self) -> dict[str, str]:
-        return {name: metadata.version(name) for name in ("jax", "jaxlib")}
+        return device.versions()
 
     def join(self, world: World, trial: Trial) -> None:
         _check(trial)
@@ -60,42 +42,24 @@ class Backend:
                 "Keras's own way to `fit` on several devices of JAX normalises over the batch of "
                 "all: use --feed batch, which has a step in which each device has its own"
             )
-        jax_ranks.join(world)
+        ranks.join(world)
         self._joined, self.rank = True, world.rank
 
     def leave(self) -> None:
-        jax_ranks.leave()
+        ranks.leave()
 
-    def start(self, trial: Trial) -> Place:
+    def start(self, trial: Trial) -> DeviceFacts:
         _check(trial)
-        wanted = trial.threads or processor.cores()
-        # XLA reads this once, when JAX first asks for a device; imports alone do not.
-        os.environ["NPROC"] = str(wanted)
-        if trial.device == "cpu":
-            jax.config.update("jax_platforms", "cpu")
-        found = {_name(device): device for device in jax.local_devices()}
-        if "cpu" not in found:
-            found["cpu"] = jax.local_devices(backend="cpu")[0]
-        name = pick("JAX", trial.device, list(found))
-        self._device = found[name]
+        self._device, threads = device.start(trial)
         jax.config.update("jax_default_device", self._device)
-        _compiled()
-        threads = _pool_threads() or wanted
-        if name == "cpu" and trial.threads and threads != trial.threads:
-            raise Refused(
-                f"JAX already runs with {threads} CPU threads in this process and cannot change to "
-                f"{trial.threads}: open this trial in a process of its own"
-            )
-        if name != "cpu":
+        if self._device.platform != "cpu":
             precision = "tensorfloat32" if trial.precision == "tf32" else "highest"
             jax.config.update("jax_default_matmul_precision", precision)
         flags: dict[str, object] = {"xla_flags": os.environ.get("XLA_FLAGS", "")}
         if self._joined:
-            self._ranks = Ranks(self._device, trial.compress)
+            self._ranks = JaxMesh(self._device, trial.compress)
             flags |= self._ranks.flags
-        return Place(
-            name, processor.name() if name == "cpu" else self._device.device_kind, threads, flags
-        )
+        return DeviceFacts(device.label(self._device), device.name(self._device), threads, flags)
 
     def batches(self, *batch: Any) -> Iterator[Any]:
         while True:
@@ -131,32 +95,29 @@ class Backend:
 
         return follow
 
-    def wait(self, variable: Any) -> None:
+    def wait(self, *results: Any) -> None:
         # All that a program computes is ready at once.
-        variable.value.block_until_ready()
+        jax.block_until_ready(results)
 
     def compilations(self, traces: int) -> int:
-        return len(_compiled())
+        return device.compilations()
 
     def memory_bytes(self) -> int | None:
         assert self._device
-        stats = None if self._device.platform == "cpu" else self._device.memory_stats()
-        return stats["peak_bytes_in_use"] if stats else None
+        return device.memory_bytes(self._device)
 
     def stream(self, floats: int) -> tuple[Callable[[], object], float]:
         held = [jax.numpy.zeros(floats)]
         increment = jax.jit(lambda x: x + 1, donate_argnums=0)
 
-        def run() -> None:
+        def run() -> jax.Array:
             held[0] = increment(held[0])
-            held[0].block_until_ready()
+            return held[0]
 
         return run, 2.0 * 4 * floats
 
     def out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, jax.errors.JaxRuntimeError) and any(
-            text in str(error) for text in NO_MEMORY
-        )
+        return device.out_of_memory(error)
 
 
 def _check(trial: Trial) -> None:
@@ -165,37 +126,7 @@ def _check(trial: Trial) -> None:
             "Keras on JAX has one process for each device here: leave --processes at device, "
             "or use --engine jax"
         )
-    if trial.accumulate > 1:
-        raise Refused("Keras computes a batch as a whole here: leave --accumulate at 1")
-    if trial.bucket_mb is not None:
-        raise Refused("XLA decides what JAX exchanges at a time: leave --bucket-mb out")
-    if trial.exchange == "horovod" and trial.devices > 1:
-        raise Refused("Horovod exchanges torch's gradients: use --exchange default")
+    check_whole(trial)
+    ranks.check(trial)
     if trial.compile == "off" and trial.devices > 1 and trial.exchange != "independent":
         raise Refused("devices of JAX exchange gradients in compiled steps: use --compile auto")
-
-
-@cache
-def _compiled() -> list[float]:
-    """The seconds that each compilation took, from now on."""
-    seconds: list[float] = []
-
-    def listen(event: str, duration_secs: float, **_: str | int) -> None:
-        if event == COMPILED:
-            seconds.append(duration_secs)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    return seconds
-
-
-def _name(device: jax.Device) -> str:
-    kinds = {"gpu": "cuda"}
-    if device.platform == "cpu":
-        return "cpu"
-    return f"{kinds.get(device.platform, device.platform)}:{device.local_hardware_id or 0}"
-
-
-def _pool_threads() -> int:
-    """The threads that XLA's pool for CPUs really has; 0 where that cannot be seen."""
-    names = [task / "comm" for task in Path("/proc/self/task").glob("*")]
-    return sum(name.exists() and name.read_text().strip() == POOL_THREAD for name in names)

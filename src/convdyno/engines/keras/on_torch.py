@@ -1,35 +1,26 @@
-"""Keras on torch."""
+"""Torch as what Keras runs on."""
 
 from __future__ import annotations
 
 import atexit
-import os
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from datetime import timedelta
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import keras
 import torch
-from torch import distributed
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.nn.parallel import DistributedDataParallel
 
-from convdyno.engines import processor
 from convdyno.engines.contract import Trial, World
-from convdyno.engines.keras.backend import Follow, Gradients, Place, Step, pick
+from convdyno.engines.frameworks.torch import device, ranks
+from convdyno.engines.keras.backend import DeviceFacts, Follow, Gradients, Step, check_whole
 from convdyno.errors import Refused
 
-NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
-
-class Backend:
+class TorchBackend:
     """Eager torch, or torch.compile where that is asked for."""
 
     name = "torch"
     labels = "int64"
-    nchw_on_cpu = True
     rank = 0
 
     def __init__(self) -> None:
@@ -43,11 +34,7 @@ class Backend:
         return nullcontext()
 
     def versions(self) -> dict[str, str]:
-        versions = {"torch": str(torch.__version__)}
-        if torch.cuda.is_available():
-            versions["cuda"] = str(torch.version.cuda)
-            versions["cudnn"] = str(torch.backends.cudnn.version())
-        return versions
+        return device.versions()
 
     def join(self, world: World, trial: Trial) -> None:
         _check(trial)
@@ -56,52 +43,26 @@ class Backend:
                 "Keras compiles a step as a whole, which cannot be with torch's exchange of "
                 "gradients inside: leave --compile at auto"
             )
-        if world.interface:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", world.interface)
-            os.environ.setdefault("NCCL_SOCKET_IFNAME", world.interface)
-        # Where torchrun has started everything, torch would look for torchrun's own store there.
-        os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
-        on_gpu = trial.device != "cpu" and torch.cuda.is_available()
-        distributed.init_process_group(
-            "nccl" if on_gpu else "gloo",
-            init_method=f"tcp://{world.address}:{world.port}",
-            rank=world.rank,
-            world_size=world.size,
-            timeout=timedelta(seconds=world.timeout_seconds),
-        )
+        ranks.join(world, device.choose(trial.device))
         self._trial, self.rank = trial, world.rank
 
     def leave(self) -> None:
-        if distributed.is_initialized():
-            with suppress(RuntimeError):
-                distributed.destroy_process_group()
+        ranks.leave()
 
-    def start(self, trial: Trial) -> Place:
+    def start(self, trial: Trial) -> DeviceFacts:
         _check(trial)
         self._trial = trial if self._trial else None
-        cuda = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
-        mps = ["mps"] if torch.backends.mps.is_available() else []
-        name = pick("torch", trial.device, [*cuda, *mps, "cpu"])
-        self._device = torch.device(name)
+        self._device = device.choose(trial.device)
         self._compiled = trial.compile == "on"
-        if self._compiled and name == "cpu" and not _compiler():
-            raise Refused(
-                "torch.compile needs a C++ compiler on a CPU: install g++, or --compile off"
-            )
+        threads = device.start(trial, self._device)
         self._scope.close()
         if keras.ops.zeros(()).device != self._device:
-            self._scope.enter_context(keras.device(name))
+            self._scope.enter_context(keras.device(str(self._device)))
             atexit.register(self._scope.close)
-        threads = trial.threads or processor.cores()
-        torch.set_num_threads(threads)
-        torch.set_float32_matmul_precision("high" if trial.precision == "tf32" else "highest")
-        torch.backends.cudnn.allow_tf32 = trial.precision == "tf32"
-        torch.backends.cudnn.benchmark = True
+        flags = self._flags()
         if self._device.type != "cuda":
-            flags = self._flags() | {"onednn": torch.backends.mkldnn.is_available()}
-            return Place(name, processor.name(), threads, flags)
-        torch.cuda.set_device(self._device)
-        return Place(name, torch.cuda.get_device_name(self._device), threads, self._flags())
+            flags["onednn"] = torch.backends.mkldnn.is_available()
+        return DeviceFacts(str(self._device), device.name(self._device), threads, flags)
 
     def batches(self, *batch: Any) -> Iterator[Any]:
         while True:
@@ -130,22 +91,14 @@ class Backend:
 
         return follow
 
-    def wait(self, variable: Any) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        elif self._device.type == "mps":
-            torch.mps.synchronize()
+    def wait(self, *results: Any) -> None:
+        device.wait(self._device)
 
     def compilations(self, traces: int) -> int:
-        if not self._compiled:
-            return 0
-        from torch._dynamo.utils import counters
-
-        return counters["stats"]["unique_graphs"]
+        return device.graphs() if self._compiled else 0
 
     def memory_bytes(self) -> int | None:
-        on_gpu = self._device.type == "cuda"
-        return torch.cuda.max_memory_allocated(self._device) if on_gpu else None
+        return device.memory_bytes(self._device)
 
     def stream(self, floats: int) -> tuple[Callable[[], object], float]:
         source = torch.zeros(floats, device=self._device)
@@ -153,9 +106,7 @@ class Backend:
         return lambda: target.copy_(source), 2.0 * source.nbytes
 
     def out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, torch.OutOfMemoryError) or (
-            isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
-        )
+        return device.out_of_memory(error)
 
     def _flags(self) -> dict[str, object]:
         if not self._trial:
@@ -166,17 +117,8 @@ class Backend:
 
 def _train_step(model: Any, trial: Trial, on: torch.device) -> Callable[[Any], dict[str, Any]]:
     """What `train_on_batch` and `fit` do with a batch, as Keras has it but for DDP."""
-    parallel = DistributedDataParallel(
-        model,
-        device_ids=[on] if on.type == "cuda" else None,
-        # Statistics and random numbers are each rank's own; weights are loaded by all alike.
-        init_sync=False,
-        bucket_cap_mb=trial.bucket_mb,
-        gradient_as_bucket_view=True,
-        static_graph=True,
-    )
-    if trial.compress == "bf16":
-        parallel.register_comm_hook(None, _half_wire)
+    # Statistics and random numbers are each rank's own; weights are loaded by all alike.
+    parallel = ranks.parallel(model, trial, on, init_sync=False, static_graph=True)
 
     def train_step(data: Any) -> dict[str, Any]:
         images, labels = data[:2]
@@ -195,19 +137,8 @@ def _train_step(model: Any, trial: Trial, on: torch.device) -> Callable[[Any], d
     return train_step
 
 
-def _half_wire(group, bucket):  # type: ignore[no-untyped-def]
-    """Gradients in bf16 on the wire; torch's own hook insists on NCCL, and gloo can do it too."""
-    return default_hooks._compress_hook(torch.bfloat16, group, bucket)
-
-
 def _check(trial: Trial) -> None:
-    if trial.processes == "host":
-        raise Refused("torch has one process for each device: leave --processes at device")
-    if trial.accumulate > 1:
-        raise Refused("Keras computes a batch as a whole here: leave --accumulate at 1")
+    ranks.check(trial)
+    check_whole(trial)
     if trial.exchange == "horovod" and trial.devices > 1:
         raise Refused("Horovod is used without Keras here: --engine torch, or --exchange default")
-
-
-def _compiler() -> bool:
-    return any(shutil.which(name) for name in (os.environ.get("CXX", ""), "g++", "clang++"))

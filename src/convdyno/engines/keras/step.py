@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import keras
@@ -16,27 +17,27 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines import processor
+from convdyno.engines import cpu
 from convdyno.engines.contract import (
     Probe,
-    Settings,
+    SessionSettings,
     State,
     Trial,
     check_state,
     seed_after,
 )
 from convdyno.engines.keras import probes
-from convdyno.engines.keras.backend import HALF, NATIVE, Backend, Place, emulated
-from convdyno.engines.keras.lower import Walk
-from convdyno.engines.keras.model import Network
-from convdyno.engines.keras.update import Update
+from convdyno.engines.keras.backend import HALF, Backend, DeviceFacts
+from convdyno.engines.keras.lower import KerasWalk
+from convdyno.engines.keras.model import KerasNetwork
+from convdyno.engines.keras.update import KerasUpdate
 from convdyno.errors import Refused
 
 JIT = {"auto": "auto", "on": True, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class KerasBatch:
     """A batch on the device."""
 
     images: Any
@@ -56,25 +57,30 @@ class KerasSession:
         self._backend, self._trial, self._blueprint = backend, trial, blueprint
         self.clock = time.perf_counter_ns
         place = backend.start(trial)
-        _check_possible(backend, trial, place)
+        if trial.feed == "fit" and trial.optimiser.ema is not None:
+            raise Refused(
+                "within one call of `fit` no average of the weights is kept: use --feed batch, "
+                "or leave the average out"
+            )
         self._nchw = trial.layout == "nchw"
         half = HALF.get(trial.precision)
         keras.config.set_dtype_policy(f"mixed_{half}" if half else "float32")
         keras.config.set_image_data_format("channels_first" if self._nchw else "channels_last")
 
-        walk = Walk(blueprint, trial.optimiser, self._nchw, trial.seed + backend.rank)
+        walk = KerasWalk(blueprint, trial.optimiser, self._nchw, trial.seed + backend.rank)
         image, scores = walk.model_ends()
         self._variables, self._seeds = walk.variables, walk.seeds
         outputs = scores if len(scores) > 1 else scores[0]
         smoothing = trial.optimiser.label_smoothing
-        self._model = Network(image, outputs, blueprint.heads, smoothing)
-        self._update = Update(trial, blueprint, walk.variables, self._model.trainable_variables)
+        self._model = KerasNetwork(image, outputs, blueprint.heads, smoothing)
+        trainable = self._model.trainable_variables
+        self._update = KerasUpdate(trial, blueprint, walk.variables, trainable)
         self._model.compile(
             self._update.optimiser, jit_compile=JIT[trial.compile], auto_scale_loss=False
         )
         self._answer = self._model
         if len(scores) > 1:
-            self._answer = Network(image, scores[0], blueprint.heads[:1])
+            self._answer = KerasNetwork(image, scores[0], blueprint.heads[:1])
             self._answer.jit_compile = self._model.jit_compile
         self._step = backend.step(self._model) or self._model.train_on_batch
         self._gradients = backend.gradients(self._model)
@@ -84,19 +90,21 @@ class KerasSession:
             followed = [self._variables[name] for name in self._averages]
             averages = list(self._averages.values())
             self._follow = backend.average(averages, followed, trial.optimiser.ema)
-        self._last = self._model.trainable_variables[-1]
+        self._last = trainable[-1]
+        self._enqueued: Any = None
         self._trained = False
         self.settings = self._settings(place)
         self.load(weights)
 
-    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> KerasBatch:
         """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
         # A copy, because a backend may read the host's memory later than this call returns.
         pixels = ops.cast(ops.convert_to_tensor(images.copy()), "float32") / 127.5 - 1
         pixels = ops.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
-        return Placed(pixels, ops.convert_to_tensor(labels.astype(self._backend.labels)))
+        self._enqueued = pixels
+        return KerasBatch(pixels, ops.convert_to_tensor(labels.astype(self._backend.labels)))
 
-    def train_step(self, batch: Placed) -> None:
+    def train_step(self, batch: KerasBatch) -> None:
         """One update of the weights."""
         self._trained = True
         updates = self._update.updates() if self._averages else 0
@@ -108,14 +116,14 @@ class KerasSession:
         if self._averages and self._update.updates() > updates:
             self._follow()
 
-    def infer_step(self, batch: Placed) -> None:
+    def infer_step(self, batch: KerasBatch) -> None:
         """One forward pass as in use."""
         if self._trial.feed == "fit":
             self._predict(batch, 1)
         else:
             self._answer.predict_on_batch(batch.images)
 
-    def fit(self, batch: Placed, steps: int) -> None:
+    def fit(self, batch: KerasBatch, steps: int) -> None:
         """So many steps of the trial's mode in one call of `fit` or `predict`."""
         if self._trial.mode == "train":
             self._trained = True
@@ -123,7 +131,7 @@ class KerasSession:
         else:
             self._predict(batch, steps)
 
-    def fit_from(self, batches: Iterator[Placed], steps: int) -> None:
+    def fit_from(self, batches: Iterator[KerasBatch], steps: int) -> None:
         """The same from a generator, which is how Keras's users feed what memory does not hold."""
         if self._trial.mode == "train":
             self._trained = True
@@ -135,17 +143,17 @@ class KerasSession:
 
     def wait(self) -> None:
         """Return when the device has finished everything enqueued."""
-        self._backend.wait(self._last)
+        self._backend.wait(self._last.value, self._enqueued)
 
     def loss(self) -> float:
         """The loss of the latest training step, before its update; NaN before the first."""
         return float(_array(self._model.latest.result())) if self._trained else math.nan
 
-    def logits(self, batch: Placed) -> NDArray[np.float32]:
+    def logits(self, batch: KerasBatch) -> NDArray[np.float32]:
         """The class scores of the first head as in use, one row an image."""
         return np.asarray(self._answer.predict_on_batch(batch.images), np.float32)
 
-    def gradients(self, batch: Placed) -> Weights:
+    def gradients(self, batch: KerasBatch) -> Weights:
         """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
         names = {id(variable): name for name, variable in self._variables.items()}
         scale = self._update.scale()
@@ -218,23 +226,28 @@ class KerasSession:
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and work that moves memory, at the trial's precision."""
         on_cpu = self.settings.device == "cpu"
-        slow = emulated(self._trial.precision, self.settings.device)
+        slow = on_cpu and cpu.emulated(self._trial.precision)
         dtype = HALF.get(self._trial.precision, "float32")
-        return probes.probes(self._backend, not on_cpu, dtype, self._nchw, slow)
+        found = probes.probes(self._backend, not on_cpu, dtype, self._nchw, slow)
+        return [replace(probe, run=partial(self._enqueue, probe.run)) for probe in found]
+
+    def _enqueue(self, work: Callable[[], object]) -> object:
+        self._enqueued = work()
+        return self._enqueued
 
     def _random(self, node: str) -> str:
         return f"random/keras/{self._backend.name}/{node}"
 
-    def _fit(self, batch: Placed, steps: int) -> None:
+    def _fit(self, batch: KerasBatch, steps: int) -> None:
         self._update.follow_rate()
         data = self._backend.batches(batch.images, batch.labels)
         self._model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
 
-    def _predict(self, batch: Placed, steps: int) -> None:
+    def _predict(self, batch: KerasBatch, steps: int) -> None:
         data = self._backend.batches(batch.images)
         self._answer.predict(data, steps=steps, verbose=0)
 
-    def _settings(self, place: Place) -> Settings:
+    def _settings(self, place: DeviceFacts) -> SessionSettings:
         trial, policy = self._trial, self._model.dtype_policy
         flags: dict[str, object] = {
             "backend": self._backend.name,
@@ -245,7 +258,7 @@ class KerasSession:
         }
         if trial.precision == "fp16" and trial.mode == "train":
             flags["loss_scale"] = trial.loss_scale or "dynamic"
-        return Settings(
+        return SessionSettings(
             device=place.device,
             device_name=place.device_name,
             layout="nchw" if self._nchw else "nhwc",
@@ -281,33 +294,7 @@ def _variable(shape: tuple[int, ...]) -> Any:
     return keras.Variable(np.zeros(shape, np.float32), trainable=False, dtype="float32")
 
 
-def _check_possible(backend: Backend, trial: Trial, place: Place) -> None:
-    if trial.precision == "tf32" and not place.device.startswith("cuda"):
-        raise Refused(
-            f"tf32 is arithmetic of NVIDIA GPUs, and this trial runs on {place.device}: "
-            "use fp32, bf16 or fp16, or a CUDA device"
-        )
-    if trial.feed == "fit" and trial.optimiser.ema is not None:
-        raise Refused(
-            "within one call of `fit` no average of the weights is kept: use --feed batch, "
-            "or leave the average out"
-        )
-    if trial.layout == "nchw" and place.device == "cpu" and not backend.nchw_on_cpu:
-        raise Refused(
-            "TensorFlow promises nchw on GPUs only, and this trial runs on cpu: use --layout nhwc"
-        )
-
-
-def _warnings(trial: Trial, place: Place) -> tuple[str, ...]:
-    warnings = []
-    if emulated(trial.precision, place.device):
-        native = " nor ".join(
-            sorted(n for n in NATIVE[trial.precision] if "512" in n or "amx" in n)
-        )
-        warnings.append(
-            f"{trial.precision} is emulated: this CPU has neither {native}; "
-            "expect it to be slower than fp32, and measure fp32 beside it"
-        )
-    if place.device == "cpu":
-        warnings += processor.crowded(place.threads)
-    return tuple(warnings)
+def _warnings(trial: Trial, place: DeviceFacts) -> tuple[str, ...]:
+    if place.device != "cpu":
+        return ()
+    return (*cpu.emulation(trial.precision), *cpu.crowded(place.threads))

@@ -21,7 +21,7 @@ RATE, OWN = "own/keras/rate", "own/keras/velocity/"
 """In a state: the rate that Keras's velocities contain, and those velocities."""
 
 
-class Update:
+class KerasUpdate:
     """Keras's optimiser, following the rules."""
 
     def __init__(

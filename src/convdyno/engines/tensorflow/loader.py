@@ -7,7 +7,6 @@ operations and their settings are those of nvcnn and tf_cnn_benchmarks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from convdyno.engines.contract import Material
+from convdyno.engines.contract import Material, Treatment
 
 Batches = Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]
 CENTRAL = 0.875
@@ -23,23 +22,8 @@ SHUFFLED = 10_000
 """Records that are shuffled at a time."""
 
 
-@dataclass(frozen=True)
-class Look:
-    """What is done to an image."""
-
-    size: tuple[int, int]
-    """Height and width."""
-    channels: int = 3
-    train: bool = True
-    area: tuple[float, float] = (0.1, 1.0)
-    aspect: tuple[float, float] = (0.8, 1.25)
-    jitter: bool = False
-    """Brightness 32/255, saturation and contrast 0.5 to 1.5, hue 0.2."""
-    antialias: bool = False
-
-
 def record_batches(
-    files: Sequence[str | Path], look: Look, *, batch: int, first_label: int = 1, **more: Any
+    files: Sequence[str | Path], look: Treatment, *, batch: int, first_label: int = 1, **more: Any
 ) -> Batches:
     """Batches of ImageNet-style TFRecord files; `more` is as for `file_batches`."""
     names = [str(file) for file in files]
@@ -61,7 +45,7 @@ def record_batches(
 
 
 def file_batches(
-    items: Sequence[tuple[str | Path, int]], look: Look, *, batch: int, **more: Any
+    items: Sequence[tuple[str | Path, int]], look: Treatment, *, batch: int, **more: Any
 ) -> Batches:
     """Batches of (path, label) pairs.
 
@@ -74,7 +58,7 @@ def file_batches(
     return _batches(pairs, lambda path, label: (tf.io.read_file(path), label), look, batch, **more)
 
 
-def array_batches(images: Any, labels: Any, look: Look, *, batch: int, **more: Any) -> Batches:
+def array_batches(images: Any, labels: Any, look: Treatment, *, batch: int, **more: Any) -> Batches:
     """Batches of decoded images; padded by four pixels, cropped and mirrored in training."""
     height, width, channels = images.shape[1:]
 
@@ -93,10 +77,7 @@ def array_batches(images: Any, labels: Any, look: Look, *, batch: int, **more: A
 
 def batches(given: Material) -> Batches:
     """Batches of whatever material tf.data's users have: records, files or arrays."""
-    look = Look(
-        given.image[:2], given.image[2], given.train, given.area, given.aspect, given.jitter,
-        given.antialias,
-    )  # fmt: skip
+    look = given.treatment
     more: dict[str, Any] = {
         "batch": given.batch, "seed": given.seed, "threads": given.threads,
         "prefetch": given.prefetch,
@@ -112,7 +93,7 @@ def batches(given: Material) -> Batches:
 def _batches(
     examples: Any,
     parse: Any,
-    look: Look,
+    look: Treatment,
     batch: int,
     *,
     seed: int = 0,
@@ -137,7 +118,7 @@ def _batches(
     yield from made.with_options(options).as_numpy_iterator()
 
 
-def _image(data: Any, look: Look) -> Any:
+def _image(data: Any, look: Treatment) -> Any:
     if not look.train:
         return tf.cast(_evaluated(data, look), tf.uint8)
     image = tf.image.resize(_crop(data, look), look.size, antialias=look.antialias)
@@ -147,7 +128,7 @@ def _image(data: Any, look: Look) -> Any:
     return tf.cast(tf.clip_by_value(image, 0, 255) + 0.5, tf.uint8)
 
 
-def _crop(data: Any, look: Look) -> Any:
+def _crop(data: Any, look: Treatment) -> Any:
     """Only the part of the image that is wanted is decoded, where it is a JPEG."""
 
     def fused() -> Any:
@@ -164,7 +145,7 @@ def _crop(data: Any, look: Look) -> Any:
     return tf.cond(tf.io.is_jpeg(data), fused, other)
 
 
-def _box(shape: Any, look: Look) -> Any:
+def _box(shape: Any, look: Treatment) -> Any:
     start, size, _ = tf.image.sample_distorted_bounding_box(
         shape, tf.zeros([1, 0, 4], tf.float32), min_object_covered=0.1,
         aspect_ratio_range=look.aspect, area_range=look.area, max_attempts=100,
@@ -175,7 +156,7 @@ def _box(shape: Any, look: Look) -> Any:
     return tf.stack([top, left, height, width])
 
 
-def _evaluated(data: Any, look: Look) -> Any:
+def _evaluated(data: Any, look: Treatment) -> Any:
     """The central 0.875 of height and width, its aspect not kept."""
     image = tf.image.decode_image(data, channels=look.channels, expand_animations=False)
     image = tf.image.central_crop(image, CENTRAL)

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from convdyno.blueprint import windows
+from convdyno.blueprint import padding as windows
 from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
     LRN,
@@ -38,7 +38,7 @@ Variables = Mapping[str, Any]
 
 
 @dataclass
-class Walk:
+class TensorflowWalk:
     """A blueprint on its way into a graph."""
 
     blueprint: Blueprint
@@ -127,7 +127,7 @@ class Walk:
         return tf.cast(function(tf.cast(x, tf.float32)), x.dtype)
 
 
-def _conv(walk: Walk, op: Conv, x: Tensor) -> Tensor:
+def _conv(walk: TensorflowWalk, op: Conv, x: Tensor) -> Tensor:
     x, padding = walk.window(op, x)
     kernel = walk.weight("kernel")
     convolve = functools.partial(
@@ -146,7 +146,7 @@ def _conv(walk: Walk, op: Conv, x: Tensor) -> Tensor:
     return walk.biased(op, y)
 
 
-def _norm(walk: Walk, op: Norm, x: Tensor) -> Tensor:
+def _norm(walk: TensorflowWalk, op: Norm, x: Tensor) -> Tensor:
     if len(x.shape) == 2:
         image = (-1, walk.shape[0], 1, 1) if walk.nchw else (-1, 1, 1, walk.shape[0])
         return tf.reshape(_norm(walk, op, tf.reshape(x, image)), (-1, walk.shape[0]))
@@ -171,7 +171,7 @@ def _norm(walk: Walk, op: Norm, x: Tensor) -> Tensor:
     return y
 
 
-def _act(walk: Walk, op: Act, x: Tensor) -> Tensor:
+def _act(walk: TensorflowWalk, op: Act, x: Tensor) -> Tensor:
     match op.kind:
         case "relu":
             return tf.nn.relu(x)
@@ -185,7 +185,7 @@ def _act(walk: Walk, op: Act, x: Tensor) -> Tensor:
             return tf.sigmoid(x)
 
 
-def _pool(walk: Walk, op: Pool, x: Tensor) -> Tensor:
+def _pool(walk: TensorflowWalk, op: Pool, x: Tensor) -> Tensor:
     lowest = x.dtype.min if op.kind == "max" else 0.0
     x, padding = walk.window(op, x, lowest, exact=op.count_pad)
     if op.kind == "max":
@@ -197,30 +197,30 @@ def _pool(walk: Walk, op: Pool, x: Tensor) -> Tensor:
     return y
 
 
-def _mean(walk: Walk, op: Mean, x: Tensor) -> Tensor:
+def _mean(walk: TensorflowWalk, op: Mean, x: Tensor) -> Tensor:
     axes = (2, 3) if walk.nchw else (1, 2)
     # Eigen's sums of float16 are float16.
     return walk.floating(lambda x: tf.reduce_mean(x, axes), x)
 
 
-def _flatten(walk: Walk, op: Flatten, x: Tensor) -> Tensor:
+def _flatten(walk: TensorflowWalk, op: Flatten, x: Tensor) -> Tensor:
     if walk.nchw and len(x.shape) == 4:
         x = tf.transpose(x, (0, 2, 3, 1))
     return tf.reshape(x, (-1, math.prod(walk.shape)))
 
 
-def _dense(walk: Walk, op: Dense, x: Tensor) -> Tensor:
+def _dense(walk: TensorflowWalk, op: Dense, x: Tensor) -> Tensor:
     return walk.biased(op, tf.matmul(x, walk.weight("kernel")))
 
 
-def _dropout(walk: Walk, op: Dropout, x: Tensor) -> Tensor:
+def _dropout(walk: TensorflowWalk, op: Dropout, x: Tensor) -> Tensor:
     if not walk.training or not op.rate:
         return x
     assert walk.random
     return tf.nn.experimental.general_dropout(x, op.rate, walk.random.uniform)
 
 
-def _lrn(walk: Walk, op: LRN, x: Tensor) -> Tensor:
+def _lrn(walk: TensorflowWalk, op: LRN, x: Tensor) -> Tensor:
     # There is only a kernel for channels that come last, and none for half precision everywhere.
     x = tf.transpose(x, (0, 2, 3, 1)) if walk.nchw else x
     x = walk.floating(
@@ -229,7 +229,7 @@ def _lrn(walk: Walk, op: LRN, x: Tensor) -> Tensor:
     return tf.transpose(x, (0, 3, 1, 2)) if walk.nchw else x
 
 
-def _widen(walk: Walk, op: Widen, x: Tensor) -> Tensor:
+def _widen(walk: TensorflowWalk, op: Widen, x: Tensor) -> Tensor:
     pads = [(0, 0)] * 4
     pads[walk.channels(x)] = op.before, op.after
     return tf.pad(x, pads)

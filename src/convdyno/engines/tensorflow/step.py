@@ -15,16 +15,19 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
+from convdyno.engines import cpu
 from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
-from convdyno.engines.tensorflow import device, probes, spread
-from convdyno.engines.tensorflow.lower import Tensor, Walk
-from convdyno.engines.tensorflow.update import Gradients, LossScale, Update
+from convdyno.engines.frameworks.tensorflow import device, ranks
+from convdyno.engines.tensorflow import probes, settings
+from convdyno.engines.tensorflow.lower import Tensor, TensorflowWalk
+from convdyno.engines.tensorflow.update import Gradients, LossScaler, TensorflowUpdate
+from convdyno.errors import Refused
 
 RANDOM = "random/tensorflow/philox"
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class TensorflowBatch:
     """A batch on the device."""
 
     images: Tensor
@@ -44,17 +47,17 @@ class TensorflowSession:
         blueprint: Blueprint,
         trial: Trial,
         weights: Weights,
-        ranks: spread.Spread | None = None,
+        among: ranks.WorkerStrategy | None = None,
     ) -> None:
         name = device.choose(trial.device)
-        spread.check(trial, on_gpu=name != "cpu")
-        self.settings = device.prepare(trial, name)
+        check(trial, name)
+        self.settings = settings.prepare(trial, name)
         self.clock = time.perf_counter_ns
-        self._device = device.where(name)
+        self._device = settings.where(name)
         self._trial, self._blueprint, self._answer = trial, blueprint, blueprint.for_inference()
-        self._half = device.HALF.get(trial.precision)
+        self._half = settings.HALF.get(trial.precision)
         self._nchw = self.settings.layout == "nchw"
-        native_groups = device.grouped(name, self._half, self.settings.compiled)
+        native_groups = settings.grouped(name, self._half, self.settings.compiled)
         with tf.device(self._device):
             self._random = tf.random.Generator.from_seed(trial.seed, alg="philox")
             self._variables = {
@@ -67,10 +70,10 @@ class TensorflowSession:
                 if self._half and name.endswith(("/kernel", "/bias"))
             }
             self._trainable = {n: v for n, v in self._variables.items() if not is_state(n)}
-            self._update = Update(trial.optimiser, self._variables)
-            self._scale = LossScale(trial)
+            self._update = TensorflowUpdate(trial.optimiser, self._variables)
+            self._scale = LossScaler(trial)
         self._walk = partial(
-            Walk,
+            TensorflowWalk,
             nchw=self._nchw,
             half=self._half,
             native_groups=native_groups,
@@ -84,44 +87,42 @@ class TensorflowSession:
         self._look = compile_(self._traced_look)
         self._learn, self._apply = self._traced_learn, self._traced_apply
         self._rank, self._average = 0, lambda gradients: gradients
-        if ranks and trial.mode == "train":
-            self._take_part(ranks, compile_)
+        if among and trial.mode == "train":
+            self._take_part(among, compile_)
         if trial.precision == "fp16" and trial.mode == "train":
             self.settings.flags["loss_scale"] = trial.loss_scale or "dynamic"
         self._loss: Tensor = math.nan
         self.load(weights)
 
-    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> TensorflowBatch:
         """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
         with tf.device(self._device):
             pixels = tf.cast(tf.constant(images), tf.float32) / 127.5 - 1
             pixels = tf.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
-            return Placed(tf.cast(pixels, self._half or tf.float32), tf.constant(labels))
+            return TensorflowBatch(tf.cast(pixels, self._half or tf.float32), tf.constant(labels))
 
-    def train_step(self, batch: Placed) -> None:
+    def train_step(self, batch: TensorflowBatch) -> None:
         """Enqueue one update of the weights."""
         self._stale = True
         self._loss = self._train(batch.images, batch.labels)
 
-    def infer_step(self, batch: Placed) -> None:
+    def infer_step(self, batch: TensorflowBatch) -> None:
         """Enqueue one forward pass as in use."""
         self._scores(batch)
 
     def wait(self) -> None:
         """Return when the device has finished everything enqueued."""
-        # On a CPU a function returns when it is done.
-        if self._device != "/CPU:0":
-            tf.test.experimental.sync_devices()
+        device.wait(self.settings.device)
 
     def loss(self) -> float:
         """The loss of the latest training step, before its update; NaN before the first."""
         return float(self._loss)
 
-    def logits(self, batch: Placed) -> NDArray[np.float32]:
+    def logits(self, batch: TensorflowBatch) -> NDArray[np.float32]:
         """The class scores of the first head as in use, one row an image."""
         return self._scores(batch).numpy()
 
-    def gradients(self, batch: Placed) -> Weights:
+    def gradients(self, batch: TensorflowBatch) -> Weights:
         """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
         scale = self._scale.value()
         while True:
@@ -176,26 +177,24 @@ class TensorflowSession:
 
     def memory_bytes(self) -> int | None:
         """The peak of GPU memory held."""
-        if self._device == "/CPU:0":
-            return None
-        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+        return device.memory_bytes(self.settings.device)
 
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and a copy at the trial's precision and layout."""
-        slow = device.emulated(self._trial.precision, self.settings.device)
+        slow = self.settings.device == "cpu" and cpu.emulated(self._trial.precision)
         return probes.probes(self._device, self._half or tf.float32, self._nchw, slow)
 
-    def _take_part(self, ranks: spread.Spread, compile_: Any) -> None:
+    def _take_part(self, among: ranks.WorkerStrategy, compile_: Any) -> None:
         """Average gradients over all ranks between the backward pass and the update."""
-        self._rank, self._average = ranks.rank, ranks.averaging(self._trial)
+        self._rank, self._average = among.rank, among.averaging(self._trial)
         self._random.state.assign(_moved(self._random.state.numpy(), self._rank))
-        self.settings.flags.update(ranks.flags(self._trial))
+        self.settings.flags.update(among.flags(self._trial))
         if self.settings.compiled:
             # XLA has no collectives between processes; what is before and after them it compiles.
             self._learn, self._apply = compile_(self._traced_learn), compile_(self._traced_apply)
             self._train = tf.function(self._traced_train, autograph=False)
 
-    def _scores(self, batch: Placed) -> Tensor:
+    def _scores(self, batch: TensorflowBatch) -> Tensor:
         if self._stale:
             for name, copy in self._copies.items():
                 copy.assign(tf.cast(self._variables[name], copy.dtype))
@@ -230,7 +229,9 @@ class TensorflowSession:
             walk = self._walk(self._blueprint, self._variables, images, training=True)
             return self._differentiate(walk, labels, lambda loss: loss * scale)[1]
 
-    def _differentiate(self, walk: Walk, labels: Tensor, scaled: Any) -> tuple[Tensor, Gradients]:
+    def _differentiate(
+        self, walk: TensorflowWalk, labels: Tensor, scaled: Any
+    ) -> tuple[Tensor, Gradients]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(self._trainable.values()))
             loss = walk.loss(labels)
@@ -239,6 +240,13 @@ class TensorflowSession:
             target, self._trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )
         return loss, found
+
+
+def check(trial: Trial, on: str) -> None:
+    """Refuse what is not for TensorFlow."""
+    ranks.check(trial, on_gpu=on != "cpu")
+    if trial.accumulate > 1:
+        raise Refused("TensorFlow computes a batch as a whole here: leave --accumulate at 1")
 
 
 def _moved(random: NDArray[np.int64], ranks: int) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ INITIAL_SCALE, GROWTH_STEPS = 2.0**16, 2000
 Gradients = Mapping[str, Any]
 
 
-class Update:
+class TensorflowUpdate:
     """The optimiser's state and rule; `apply` is traced into the step."""
 
     def __init__(self, spec: Optimiser, variables: Mapping[str, tf.Variable]) -> None:
@@ -139,7 +139,7 @@ class Update:
         return rule
 
 
-class LossScale:
+class LossScaler:
     """What the loss is multiplied by, so that small gradients survive in fp16.
 
     A dynamic scale starts high, halves and skips the update when a gradient is not finite, and

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from convdyno.engines.contract import Material
+from convdyno.engines.contract import Material, Treatment
 from convdyno.errors import NotInstalled, Refused
 
 Batches = Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]
@@ -25,24 +24,10 @@ ATTEMPTS = 10
 CENTRAL = 0.875
 
 
-@dataclass(frozen=True)
-class Look:
-    """What is done to an image."""
-
-    size: tuple[int, int]
-    """Height and width."""
-    channels: int = 3
-    train: bool = True
-    area: tuple[float, float] = (0.08, 1.0)
-    aspect: tuple[float, float] = (3 / 4, 4 / 3)
-    jitter: bool = False
-    """Brightness 32/255, saturation and contrast 0.5 to 1.5, hue 0.2."""
-
-
-class Files(Dataset):
+class ImageFiles(Dataset):
     """Image files with their labels."""
 
-    def __init__(self, items: Sequence[tuple[str | Path, int]], look: Look) -> None:
+    def __init__(self, items: Sequence[tuple[str | Path, int]], look: Treatment) -> None:
         self.items, self.look = items, look
 
     def __len__(self) -> int:
@@ -53,10 +38,10 @@ class Files(Dataset):
         return _looked_at(_pillow().open(path), self.look), label
 
 
-class Arrays(Dataset):
+class ArrayDataset(Dataset):
     """Decoded images (NHWC) with their labels."""
 
-    def __init__(self, images: Any, labels: Any, look: Look) -> None:
+    def __init__(self, images: Any, labels: Any, look: Treatment) -> None:
         self.images, self.labels, self.look = images, labels, look
 
     def __len__(self) -> int:
@@ -69,26 +54,24 @@ class Arrays(Dataset):
 
 
 def file_batches(
-    items: Sequence[tuple[str | Path, int]], look: Look, *, batch: int, **more: Any
+    items: Sequence[tuple[str | Path, int]], look: Treatment, *, batch: int, **more: Any
 ) -> Batches:
     """Batches of (path, label) pairs; endless in training.
 
     `seed`, `workers` (processes; 0 reads in this one) and `prefetch` (batches a worker) may be
     given.
     """
-    return _batches(Files(items, look), look, batch, **more)
+    return _batches(ImageFiles(items, look), look, batch, **more)
 
 
-def array_batches(images: Any, labels: Any, look: Look, *, batch: int, **more: Any) -> Batches:
+def array_batches(images: Any, labels: Any, look: Treatment, *, batch: int, **more: Any) -> Batches:
     """Batches of decoded images; `more` is as for `file_batches`."""
-    return _batches(Arrays(images, labels, look), look, batch, **more)
+    return _batches(ArrayDataset(images, labels, look), look, batch, **more)
 
 
 def batches(given: Material) -> Batches:
     """Batches of whatever material a DataLoader's users have: files or arrays."""
-    look = Look(
-        given.image[:2], given.image[2], given.train, given.area, given.aspect, given.jitter
-    )
+    look = given.treatment
     more = {"seed": given.seed, "workers": given.threads, "prefetch": given.prefetch}
     if given.files is not None:
         return file_batches(given.files, look, batch=given.batch, **more)
@@ -101,7 +84,13 @@ def batches(given: Material) -> Batches:
 
 
 def _batches(
-    data: Dataset, look: Look, batch: int, *, seed: int = 0, workers: int = 0, prefetch: int = 2
+    data: Dataset,
+    look: Treatment,
+    batch: int,
+    *,
+    seed: int = 0,
+    workers: int = 0,
+    prefetch: int = 2,
 ) -> Batches:
     random = torch.Generator().manual_seed(seed)
     loader = DataLoader(
@@ -116,13 +105,13 @@ def _batches(
             return
 
 
-def _looked_at(picture: Any, look: Look) -> torch.Tensor:
+def _looked_at(picture: Any, look: Treatment) -> torch.Tensor:
     picture = picture.convert("RGB" if look.channels == 3 else "L")
     picture = trained(picture, look) if look.train else evaluated(picture, look)
     return torch.from_numpy(np.array(picture).reshape(*look.size, -1))
 
 
-def trained(picture: Any, look: Look) -> Any:
+def trained(picture: Any, look: Treatment) -> Any:
     """A random crop, resized with antialiasing, mirrored or not, its colours distorted or not."""
     height, width = look.size
     left, top, wide, tall = _crop(picture.width, picture.height, look)
@@ -133,7 +122,7 @@ def trained(picture: Any, look: Look) -> Any:
     return _jittered(picture) if look.jitter else picture
 
 
-def evaluated(picture: Any, look: Look) -> Any:
+def evaluated(picture: Any, look: Treatment) -> Any:
     """The short side resized to size / 0.875, and the centre of that."""
     height, width = look.size
     scale = max(height / picture.height, width / picture.width) / CENTRAL
@@ -143,7 +132,7 @@ def evaluated(picture: Any, look: Look) -> Any:
     return picture.crop((left, top, left + width, top + height))
 
 
-def _crop(width: int, height: int, look: Look) -> tuple[int, int, int, int]:
+def _crop(width: int, height: int, look: Treatment) -> tuple[int, int, int, int]:
     for _ in range(ATTEMPTS):
         area = width * height * torch.empty(1).uniform_(*look.area).item()
         low, high = (math.log(limit) for limit in look.aspect)

@@ -33,7 +33,7 @@ from convdyno.blueprint.ops import (
     Shape,
     Widen,
 )
-from convdyno.engines.torch.canonical import folds
+from convdyno.engines.torch.weight_layout import folds
 
 FRESH = (Conv, Norm, Dense, Add, Concat, Pool, LRN, Scale, Widen, Mean)
 """Ops whose output is memory of its own that their backward pass does not read again."""

@@ -18,16 +18,18 @@ from torch import nn
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
+from convdyno.engines import cpu
 from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
-from convdyno.engines.torch import canonical, device, lower, probes, spread
-from convdyno.engines.torch.update import FUSED, Update
+from convdyno.engines.frameworks.torch import device
+from convdyno.engines.torch import data_parallel, lower, probes, settings, weight_layout
+from convdyno.engines.torch.update import FUSED, TorchUpdate
 from convdyno.engines.torch.variance import RunningVariances
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class TorchBatch:
     """A batch on the device."""
 
     images: torch.Tensor
@@ -45,11 +47,11 @@ class TorchSession:
 
     def __init__(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> None:
         self._device = device.choose(trial.device)
-        self.settings = device.prepare(trial, self._device)
+        self.settings = settings.prepare(trial, self._device)
         self.clock = time.perf_counter_ns
         self._trial, self._blueprint = trial, blueprint
         self._random = f"random/torch/{self._device.type}"
-        self._half = device.HALF.get(trial.precision)
+        self._half = settings.HALF.get(trial.precision)
         nhwc = self.settings.layout == "nhwc"
         self._memory = torch.channels_last if nhwc else torch.contiguous_format
 
@@ -58,7 +60,8 @@ class TorchSession:
         generate = partial(lower.lower, nhwc=nhwc, half=self._half, smoothing=smoothing)
         move: dict[str, Any] = {"device": self._device, "memory_format": self._memory}
         train: nn.Module = generate(blueprint, owners, training=True).to(**move)
-        self._slots = canonical.slots(blueprint, owners, {} if nhwc else canonical.folds(blueprint))
+        folds = {} if nhwc else weight_layout.folds(blueprint)
+        self._slots = weight_layout.slots(blueprint, owners, folds)
         self._variances = RunningVariances(blueprint, owners)
         if trial.mode == "train":
             self._variances.check(trial.batch // trial.accumulate)
@@ -77,8 +80,8 @@ class TorchSession:
         self._stale = True
 
         compiled = self.settings.compiled
-        self._spread = spread.Spread(trial, train, self._device)
-        self._train: Any = self._spread.module
+        self._parallel = data_parallel.ParallelModule(trial, train, self._device)
+        self._train: Any = self._parallel.module
         self._plain: Any = train
         if compiled:
             # Around the exchange of gradients, so that torch cuts its graphs where buckets end.
@@ -88,22 +91,22 @@ class TorchSession:
             torch.autocast(self._device.type, self._half) if self._half else nullcontext()
         )
         self._trainable = {n: s.tensor for n, s in self._slots.items() if not is_state(n)}
-        self._update = Update(trial, self._slots, self._variances, self._device)
+        self._update = TorchUpdate(trial, self._slots, self._variances, self._device)
         self.settings.flags["fused_optimiser"] = self._device.type in FUSED
         if trial.precision == "fp16" and trial.mode == "train":
             self.settings.flags["loss_scale"] = trial.loss_scale or "dynamic"
         self._loss = torch.tensor(math.nan)
-        self._drops, self._rank = lower.drops(blueprint), spread.rank(trial)
+        self._drops, self._rank = lower.drops(blueprint), data_parallel.rank(trial)
         self.load(weights)
 
-    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Placed:
+    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> TorchBatch:
         """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
         pixels = self._to_device(images).permute(0, 3, 1, 2).contiguous(memory_format=self._memory)
         floats = pixels.to(torch.float32).div_(127.5).sub_(1)
         half = floats.to(self._half or torch.float32)
-        return Placed(half, self._to_device(labels).clone(), len(labels))
+        return TorchBatch(half, self._to_device(labels).clone(), len(labels))
 
-    def train_step(self, batch: Placed) -> None:
+    def train_step(self, batch: TorchBatch) -> None:
         """Enqueue one update of the weights."""
         parts = _parts(batch, self._trial.accumulate)
         if parts[0].count != self._variances.images:
@@ -117,7 +120,7 @@ class TorchSession:
         self._update.forget_gradients()
         total: torch.Tensor | float = 0.0
         for part in parts[:-1]:
-            with self._spread.silent():
+            with self._parallel.silent():
                 loss = self._loss_of(part) / len(parts)
                 self._update.backward(loss)
             total += loss.detach()
@@ -127,26 +130,23 @@ class TorchSession:
         self._update(loss)
         self._loss = loss.detach() + total if len(parts) > 1 else loss.detach()
 
-    def infer_step(self, batch: Placed) -> None:
+    def infer_step(self, batch: TorchBatch) -> None:
         """Enqueue one forward pass as in use."""
         self._answer(batch)
 
     def wait(self) -> None:
         """Return when the device has finished everything enqueued."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        elif self._device.type == "mps":
-            torch.mps.synchronize()
+        device.wait(self._device)
 
     def loss(self) -> float:
         """The loss of the latest training step, before its update; NaN before the first."""
         return self._loss.item()
 
-    def logits(self, batch: Placed) -> NDArray[np.float32]:
+    def logits(self, batch: TorchBatch) -> NDArray[np.float32]:
         """The class scores of the first head as in use, one row an image."""
         return self._answer(batch).cpu().numpy()
 
-    def gradients(self, batch: Placed) -> Weights:
+    def gradients(self, batch: TorchBatch) -> Weights:
         """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
         tensors = list(self._trainable.values())
         scale = self._update.scale()
@@ -188,7 +188,7 @@ class TorchSession:
         """Everything else that training remembers."""
         state = self._update.state() | self._variances.state()
         if self._drops and self._rank is None:
-            state[self._random] = device.random_state(self._device)
+            state[self._random] = settings.random_state(self._device)
         return state
 
     def restore(self, state: State) -> None:
@@ -197,7 +197,7 @@ class TorchSession:
         self._update.restore(state)
         self._variances.restore(state)
         seed = seed_after(self._trial.seed, int(state["updates"]))
-        device.set_random_state(self._device, state.get(self._random), seed)
+        settings.set_random_state(self._device, state.get(self._random), seed)
 
     def set_rate(self, rate: float) -> None:
         """The learning rate from the next step on."""
@@ -205,29 +205,24 @@ class TorchSession:
 
     def compilations(self) -> int:
         """How many graphs have been compiled so far."""
-        if not self.settings.compiled:
-            return 0
-        from torch._dynamo.utils import counters
-
-        return counters["stats"]["unique_graphs"]
+        return device.graphs() if self.settings.compiled else 0
 
     def memory_bytes(self) -> int | None:
         """The peak of GPU memory held."""
-        on_gpu = self._device.type == "cuda"
-        return torch.cuda.max_memory_allocated(self._device) if on_gpu else None
+        return device.memory_bytes(self._device)
 
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and a copy at the trial's precision and layout."""
-        slow = device.emulated(self._trial.precision, self._device)
+        slow = self._device.type == "cpu" and cpu.emulated(self._trial.precision)
         dtype = self._half or torch.float32
         return probes.probes(self._device, dtype, self._memory, slow)
 
-    def _loss_of(self, batch: Placed) -> torch.Tensor:
+    def _loss_of(self, batch: TorchBatch) -> torch.Tensor:
         with self._autocast:
             loss: torch.Tensor = self._train(batch.images, batch.labels)
         return loss
 
-    def _answer(self, batch: Placed) -> torch.Tensor:
+    def _answer(self, batch: TorchBatch) -> torch.Tensor:
         if self._stale:
             self._refresh()
         with torch.inference_mode():
@@ -263,12 +258,12 @@ class TorchSession:
                 state.copy_(was)
 
 
-def _parts(batch: Placed, count: int) -> list[Placed]:
+def _parts(batch: TorchBatch, count: int) -> list[TorchBatch]:
     """A batch in so many parts, as equal as they can be."""
     if count == 1:
         return [batch]
     pairs = zip(batch.images.tensor_split(count), batch.labels.tensor_split(count), strict=True)
-    return [Placed(images, labels, len(labels)) for images, labels in pairs if len(labels)]
+    return [TorchBatch(images, labels, len(labels)) for images, labels in pairs if len(labels)]
 
 
 def _twin(module: nn.Module, half: torch.dtype | None) -> nn.Module:

@@ -11,9 +11,9 @@ import torch
 from convdyno.blueprint.graph import is_state
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import Optimiser, State, Trial, memories
-from convdyno.engines.torch.canonical import Slot
-from convdyno.engines.torch.spread import Ring
+from convdyno.engines.torch.data_parallel import Ring
 from convdyno.engines.torch.variance import RunningVariances
+from convdyno.engines.torch.weight_layout import Slot
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 FUSED = ("cpu", "cuda", "mps")
@@ -24,7 +24,7 @@ MEMORIES = {"velocity": "momentum_buffer", "first": "exp_avg", "second": "exp_av
 Slots = Mapping[str, Slot]
 
 
-class Update:
+class TorchUpdate:
     """Backward pass and update of all weights, and what they remember."""
 
     def __init__(

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.ops import Act, Dense, Dropout, Flatten, Norm, Shape
-from convdyno.blueprint.portable import check_values
+from convdyno.blueprint.weight_file import check_values
 from convdyno.blueprint.weights import Array, Weights
 from convdyno.errors import BadWeights, UsageError
 from convdyno.zoo.foreign import LIBRARIES, keras_names, torch_names
+from convdyno.zoo.foreign.torch_names import as_convolution
 
 Arrays = Mapping[str, NDArray[Any]]
 """By name: `layer1.0.conv1.weight` in torch, `conv2_block1_1_conv/kernel` in Keras."""
@@ -131,7 +132,8 @@ def to_foreign(weights: Weights, blueprint: Blueprint, library: str) -> dict[str
     for ours, theirs in names.items():
         array = weights[ours]
         if library != "keras":
-            array = _to_torch(array, _flattened(blueprint, ours), theirs)
+            convolution = as_convolution(blueprint.name, theirs.removesuffix(".weight"))
+            array = _to_torch(array, _flattened(blueprint, ours), convolution)
         found[theirs] = np.ascontiguousarray(array)
         if library != "keras" and ours.endswith("/offset"):
             # torch's batch norm always has a scale; ours may have none.
@@ -164,13 +166,12 @@ def _from_torch(array: Array, flattened: Shape | None, shape: Shape) -> Array:
     return array
 
 
-def _to_torch(array: Array, flattened: Shape | None, theirs: str) -> Array:
+def _to_torch(array: Array, flattened: Shape | None, convolution: bool) -> Array:
     if array.ndim == 4:
         return array.transpose(3, 2, 0, 1)
     if array.ndim < 2:
         return array
     by_cell = array.reshape(*(flattened or (1, 1, array.shape[0])), -1).transpose(3, 2, 0, 1)
-    convolution = theirs.removesuffix(".weight") in torch_names.AS_CONVOLUTION
     return by_cell if convolution else by_cell.reshape(array.shape[::-1])
 
 

@@ -15,7 +15,7 @@ NUMBERED = re.compile(r"(conv2d|batch_normalization)(?:_([0-9]{1,9}))?")
 
 
 def vgg(depths: tuple[int, ...]) -> Names:
-    """VGG."""
+    """The layers of VGG with so many convolutions in each stage."""
     names = {
         f"conv{stage}_{number}": f"block{stage}_conv{number}"
         for stage, depth in enumerate(depths, 1)

@@ -69,8 +69,8 @@ MIXED_7A = (
 BLOCK35 = ("branch0", "branch1.0", "branch1.1", "branch2.0", "branch2.1", "branch2.2")
 BLOCK17 = BLOCK8 = ("branch0", "branch1.0", "branch1.1", "branch1.2")
 
-AS_CONVOLUTION = ("pre_logits.fc1", "pre_logits.fc2")
-"""Dense layers of ours that timm has as convolutions over the whole image."""
+DENSE_OF_VGG = ("pre_logits.fc1", "pre_logits.fc2", "head.fc")
+PREACTIVATED = {f"resnet{layers}-v2": DEPTHS[layers] for layers in BOTTLENECKS}
 
 
 def bricks(scope: str, modules: Iterable[str], prefix: str = "") -> Names:
@@ -111,6 +111,19 @@ def resnet(depths: tuple[int, ...], convolutions: int) -> Names:
                 names[f"{ours}/norm{number}"] = f"{theirs}.bn{number}"
             names[f"{ours}/shortcut/conv1"] = f"{theirs}.downsample.0"
             names[f"{ours}/shortcut/norm1"] = f"{theirs}.downsample.1"
+    return names
+
+
+def resnet_v2(depths: tuple[int, ...]) -> Names:
+    """timm's ResNet v2: batch norm before each convolution, and once after the last block."""
+    names = {"conv1/conv1": "stem.conv", "last/norm1": "norm", "logits": "head.fc"}
+    for stage, depth in enumerate(depths):
+        for block in range(depth):
+            ours, theirs = f"conv{stage + 2}_{block + 1}", f"stages.{stage}.blocks.{block}"
+            for number in (1, 2, 3):
+                names[f"{ours}/conv{number}"] = f"{theirs}.conv{number}"
+                names[f"{ours}/norm{number}"] = f"{theirs}.norm{number}"
+            names[f"{ours}/shortcut/conv1"] = f"{theirs}.downsample.conv"
     return names
 
 
@@ -178,6 +191,7 @@ def torchvision() -> dict[str, Names]:
         "alexnet": alexnet(),
         **{f"vgg{n}": vgg(depths, dense) for n, (_, depths) in CONFIGURATIONS.items()},
         **_resnets(),
+        "resnext50": resnet(DEPTHS[50], 3),
         "googlenet-torchvision": googlenet(),
         "inception3-torchvision": inception3(),
     }
@@ -185,11 +199,17 @@ def torchvision() -> dict[str, Names]:
 
 def timm() -> dict[str, Names]:
     """The zoo's networks that timm has, and their names there."""
-    dense = (*AS_CONVOLUTION, "head.fc")
     return {
-        **{f"vgg{n}": vgg(depths, dense) for n, (_, depths) in CONFIGURATIONS.items()},
+        **{f"vgg{n}": vgg(depths, DENSE_OF_VGG) for n, (_, depths) in CONFIGURATIONS.items()},
         **_resnets(),
+        **{f"resnext{n}": resnet(DEPTHS[n], 3) for n in (50, 101)},
+        **{name: resnet_v2(depths) for name, depths in PREACTIVATED.items()},
         "inception3-torchvision": inception3(),
         "inception4-slim": inception4(),
         "inception-resnet2-slim": inception_resnet2(),
     }
+
+
+def as_convolution(network: str, layer: str) -> bool:
+    """Whether a dense layer of ours is a convolution over the whole image in timm."""
+    return layer in (("head.fc",) if network in PREACTIVATED else DENSE_OF_VGG[:2])

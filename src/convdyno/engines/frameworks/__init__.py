@@ -1,0 +1,1 @@
+"""What engines share of the frameworks they run on: a room each for torch, JAX and TensorFlow."""

@@ -1,0 +1,1 @@
+"""JAX as the native engine and Keras both use it."""

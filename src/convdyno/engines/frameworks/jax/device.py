@@ -1,0 +1,149 @@
+"""The device of JAX that a trial runs on: choice, threads, waiting, memory, compilations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import jax
+import numpy as np
+from jaxlib.version import __version__ as jaxlib_version
+
+from convdyno.engines import cpu
+from convdyno.engines.contract import Trial
+from convdyno.engines.devices import check_tf32
+from convdyno.errors import Refused
+
+POOL_THREAD = "tf_XLAEigen"
+"""What Linux shows as the name of each thread that XLA computes with on a CPU."""
+COMPILED = "/jax/core/compile/backend_compile_duration"
+GPUS = ("cuda", "rocm")
+ALIGNMENT = 64
+"""Bytes; XLA takes the memory of arrays at such addresses as it is."""
+FORGET_EVERY = 20
+"""Networks run op by op after which compiled ops are forgotten, because each adds hundreds."""
+NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory")
+_asked = count(1)
+
+
+def versions() -> dict[str, str]:
+    """Versions of jax and of jaxlib, which has the compiler."""
+    return {"jax": jax.__version__, "jaxlib": jaxlib_version}
+
+
+def start(trial: Trial, devices: int = 1) -> tuple[jax.Device, int]:
+    """Give the process its device and threads; on a CPU there is one for each device at least."""
+    compilations()
+    wanted = max(trial.threads or cpu.cores(), devices)
+    # XLA reads this once, when JAX first asks for a device; imports alone do not.
+    os.environ["NPROC"] = str(wanted)
+    if trial.device == "cpu":
+        # So that the CPU's user does not reserve the memory of a GPU.
+        jax.config.update("jax_platforms", "cpu")
+    device = _choose(trial.device)
+    check_tf32(trial.precision, kind(device))
+    threads = _pool_threads() or wanted
+    if device.platform == "cpu" and trial.threads and threads != wanted:
+        raise Refused(
+            f"JAX already runs with {threads} CPU threads in this process and cannot change to "
+            f"{wanted}: open this trial in a process of its own"
+        )
+    return device, threads
+
+
+def kind(device: jax.Device) -> str:
+    """ "cpu", "cuda", "rocm", "tpu"..."""
+    version = device.client.platform_version.lower()
+    kinds = [gpu for gpu in GPUS if gpu in version] if device.platform == "gpu" else []
+    return kinds[0] if kinds else device.platform
+
+
+def label(device: jax.Device) -> str:
+    """How a trial names the device: all devices of a CPU have one name."""
+    what = kind(device)
+    return what if what == "cpu" else f"{what}:{device.local_hardware_id or 0}"
+
+
+def name(device: jax.Device) -> str:
+    """What the device is called."""
+    return cpu.name() if device.platform == "cpu" else device.device_kind
+
+
+def memory_bytes(device: jax.Device) -> int | None:
+    """The peak of device memory held, where the device has memory of its own."""
+    stats = None if device.platform == "cpu" else device.memory_stats()
+    return (stats or {}).get("peak_bytes_in_use")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the memory of the host or the device did not suffice."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, jax.errors.JaxRuntimeError)
+        and any(text in str(error) for text in NO_MEMORY)
+    )
+
+
+def private_copy(array: np.ndarray) -> np.ndarray:
+    """A copy at an address that XLA takes as it is, so that it is the only one."""
+    raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def compilations() -> int:
+    """How many programs XLA has compiled in this process since the first session was opened."""
+    return len(_compiled())
+
+
+@contextmanager
+def op_by_op() -> Iterator[None]:
+    """Each op is compiled by itself, once for each shape."""
+    with jax.disable_jit():
+        yield
+    if next(_asked) % FORGET_EVERY == 0:
+        jax.clear_caches()
+
+
+@cache
+def _compiled() -> list[float]:
+    """The seconds that each compilation took, from now on."""
+    seconds: list[float] = []
+
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if event == COMPILED:
+            seconds.append(duration_secs)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    return seconds
+
+
+def _choose(wanted: str) -> jax.Device:
+    """The device of that name, or the best one for "auto"."""
+    present: dict[str, jax.Device] = {}
+    for device in _devices():
+        present.setdefault(label(device), device)
+    if wanted == "auto":
+        return next(iter(present.values()))
+    what, _, number = wanted.partition(":")
+    for known, device in present.items():
+        if what in (device.platform, kind(device)) and number in ("", known.partition(":")[2]):
+            return device
+    raise Refused(f"JAX has no device {wanted!r} here; it has {', '.join(present)}")
+
+
+def _devices() -> list[jax.Device]:
+    """The devices of this process, the best one first."""
+    best = jax.local_devices()
+    return best if best[0].platform == "cpu" else [*best, *jax.local_devices(backend="cpu")]
+
+
+def _pool_threads() -> int:
+    """The threads that XLA's pool for CPUs really has; 0 where that cannot be seen."""
+    names = (task / "comm" for task in Path("/proc/self/task").glob("*"))
+    return sum(cpu.text_of(name).strip() == POOL_THREAD for name in names)

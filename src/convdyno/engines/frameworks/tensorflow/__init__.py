@@ -1,0 +1,1 @@
+"""TensorFlow as the native engine and Keras both use it."""

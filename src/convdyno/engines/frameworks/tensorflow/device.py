@@ -1,0 +1,111 @@
+"""The device of TensorFlow that a trial runs on: choice, threads, waiting, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from convdyno.engines import cpu
+from convdyno.engines.contract import Trial
+from convdyno.engines.devices import check_tf32, pick
+from convdyno.errors import Refused
+
+NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
+"""The last one is oneDNN's `dnnl_out_of_memory`."""
+
+
+def versions() -> dict[str, str]:
+    """Versions of TensorFlow and of the libraries that do its arithmetic."""
+    versions = {"tensorflow": str(tf.__version__)}
+    if _gpus():
+        built_with = tf.sysconfig.get_build_info()
+        versions["cuda"] = str(built_with["cuda_version"])
+        versions["cudnn"] = str(built_with["cudnn_version"])
+    return versions
+
+
+def choose(wanted: str) -> str:
+    """The device of that name, or the best one for "auto"."""
+    return pick("TensorFlow", wanted, [*_gpus(), "cpu"])
+
+
+def start(trial: Trial, device: str) -> int:
+    """Give the process its device, arithmetic and threads, and say how many of those."""
+    check_tf32(trial.precision, device)
+    if trial.layout == "nchw" and device == "cpu":
+        raise Refused(
+            "TensorFlow promises nchw on GPUs only, and this trial runs on cpu: use --layout nhwc"
+        )
+    threads = trial.threads or cpu.cores()
+    start_runtime(threads, device)
+    tf.config.experimental.enable_tensor_float_32_execution(trial.precision == "tf32")
+    return threads
+
+
+def start_runtime(threads: int, device: str) -> None:
+    """Give TensorFlow its threads and its device, which it takes once in a process."""
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+        gpus = [] if device == "cpu" else [_gpus()[device]]
+        tf.config.set_visible_devices(gpus, "GPU")
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+    except RuntimeError:
+        raise Refused(
+            "TensorFlow already runs in this process with other threads or on another device, "
+            "and cannot change: open this trial in a process of its own"
+        ) from None
+
+
+def name(device: str) -> str:
+    """What the device is called."""
+    if device == "cpu":
+        return cpu.name()
+    details = tf.config.experimental.get_device_details(_gpus()[device])
+    return str(details.get("device_name", "GPU"))
+
+
+def wait(device: str) -> None:
+    """Return when the device has finished everything enqueued."""
+    # On a CPU a function returns when it is done.
+    if device != "cpu":
+        tf.test.experimental.sync_devices()
+
+
+def memory_bytes(device: str) -> int | None:
+    """The peak of GPU memory held."""
+    if device == "cpu":
+        return None
+    return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the memory of the host or the GPU did not suffice."""
+    return isinstance(error, MemoryError | tf.errors.ResourceExhaustedError) or (
+        isinstance(error, tf.errors.OpError) and any(text in str(error) for text in NO_MEMORY)
+    )
+
+
+def onednn() -> bool:
+    """Whether TensorFlow uses oneDNN's kernels."""
+    from tensorflow.python.util import _pywrap_util_port
+
+    return bool(_pywrap_util_port.IsMklEnabled())
+
+
+@contextmanager
+def op_by_op() -> Iterator[None]:
+    """Functions are not traced."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+def _gpus() -> dict[str, Any]:
+    return {f"cuda:{n}": gpu for n, gpu in enumerate(tf.config.list_physical_devices("GPU"))}

@@ -1,0 +1,1 @@
+"""torch as the native engine and Keras both use it."""

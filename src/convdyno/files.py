@@ -1,0 +1,124 @@
+"""Files: read only if they are plain ones, and written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+MOST_BYTES = 1 << 30
+"""A larger file is none of ours."""
+ABANDONED_SECONDS = 3600.0
+"""Where files cannot be locked, one that nobody has written to for so long is nobody's."""
+
+
+def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The content of a plain file; a pipe, a device or a huge file is an `OSError`.
+
+    Reading a pipe would wait for its writer, and a device may have no end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+        if about.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {about.st_size} bytes", str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
+    """A file written under a hidden name beside `path`, and renamed when it is complete.
+
+    A kill at any instant leaves the old file or the new one. A link of that name is replaced, not
+    followed, and an earlier file's mode is kept. Without `sync` a power cut may take the content.
+    """
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(part, flags, 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            lock(descriptor)  # Tells whether the writer lives: see `clear_parts`.
+            with contextlib.suppress(OSError):
+                before = path.lstat().st_mode
+                if stat.S_ISREG(before):
+                    os.fchmod(descriptor, stat.S_IMODE(before))
+            yield file
+            file.flush()
+            if sync:
+                os.fsync(descriptor)
+            part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    if sync:
+        sync_folder(path.parent)
+
+
+def write_whole(path: Path, content: str | bytes, *, sync: bool = True) -> Path:
+    """Put a file in place of an earlier one, whole or not at all; its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path, sync=sync) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def clear_parts(folder: Path) -> None:
+    """Remove what killed writers left under hidden names; what is being written stays."""
+    for part in folder.glob(".*.part"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                about = os.fstat(descriptor)
+                free = lock(descriptor)
+                if free is None:
+                    free = time.time() - about.st_mtime > ABANDONED_SECONDS
+                if free and stat.S_ISREG(about.st_mode):
+                    part.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that a rename is on the disk too, where a folder can be asked that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def open_lock(path: Path, *, create: bool = True) -> int:
+    """A descriptor of a file that is there to be locked, for reading and writing.
+
+    It may stand in a folder of somebody else's: what a link points to is not ours to write to.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o666)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is not a plain file", str(path))
+
+
+def lock(descriptor: int) -> bool | None:
+    """Whether a file could be locked until it is closed; None where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True

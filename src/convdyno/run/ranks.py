@@ -1,0 +1,209 @@
+"""The ranks of a trial and what they tell each other, outside whatever is timed.
+
+JSON lines over TCP to rank 0: every rank says something, and all hear what everybody said. Engines
+exchange gradients their own way; this is for decisions that all ranks must take alike, whichever
+the engine, and for what one rank has and the others need.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
+
+from convdyno.errors import ConvdynoError, TrialFailed
+from convdyno.trial.world import World
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+T = TypeVar("T")
+Packed = dict[str, tuple[str, list[int], str]]
+"""Arrays as JSON has them: type, shape and bytes of each."""
+CHUNK = 8 << 20
+"""Bytes of a file that are told at a time."""
+RETRY_SECONDS = 0.1
+INTRODUCTION_SECONDS = 5.0
+"""How long a caller may take to say who it is."""
+
+
+class Ranks:
+    """One rank and its line to the others; one alone agrees with itself."""
+
+    def __init__(self, world: World | None = None, patience: float = 60.0) -> None:
+        self.world = world = world or World()
+        self.said = 0
+        """How often this rank has spoken; who has least often is who the others wait for."""
+        self._lines: list[TextIO] = []
+        """Rank 0 has one line to each other rank, in their order; another rank has one to it."""
+        if world.alone:
+            return
+        host, _, port = world.huddle.rpartition(":")
+        if self.first:
+            self._lines = _received(host, int(port), world, patience)
+        else:
+            self._lines = [_called(host, int(port), world, patience)]
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other rank."""
+        return self.world.alone
+
+    @property
+    def first(self) -> bool:
+        """Whether this is rank 0, which writes and speaks for all."""
+        return self.world.rank == 0
+
+    def gather(self, value: T) -> list[T]:
+        """What every rank said, in their order; all ranks ask at the same point."""
+        self.said += 1
+        if self.alone:
+            return [value]
+        if not self.first:
+            _write(self._lines[0], value)
+            return list(_read(self._lines[0], 0))
+        said = [value, *(_read(line, rank) for rank, line in enumerate(self._lines, 1))]
+        for line in self._lines:
+            _write(line, said)
+        return said
+
+    def agree(self, value: T) -> T:
+        """What rank 0 said."""
+        return self.gather(value)[0]
+
+    def worst(self, value: int) -> int:
+        """The largest that anybody said."""
+        return max(self.gather(value))
+
+    @contextmanager
+    def file_of_first(self, path: Path) -> Iterator[Path]:
+        """A file of rank 0, on every rank: itself where it is seen, else a copy for a while."""
+        digests = [None] if self.alone else self.gather(_digest(path))
+        if all(digest == digests[0] for digest in digests):
+            yield path
+            return
+        with tempfile.TemporaryDirectory(prefix="convdyno-") as folder:
+            here = path if self.first else Path(folder) / path.name
+            size = self.agree(path.stat().st_size if self.first else 0)
+            with here.open("rb" if self.first else "wb") as file:
+                for _ in range(0, size, CHUNK):
+                    text = base64.b64encode(file.read(CHUNK)).decode() if self.first else ""
+                    told = self.agree(text)
+                    if not self.first:
+                        file.write(base64.b64decode(told))
+            yield here
+
+    def fail_together(self, problem: ConvdynoError) -> NoReturn:
+        """Raise what all ranks have found alike: rank 0 says it, the others wait for it to end."""
+        if not self.first:
+            self.agree(None)
+        raise problem
+
+    def close(self) -> None:
+        """Close the lines to the others."""
+        for line in self._lines:
+            line.close()
+        self._lines = []
+
+
+def pack(arrays: Mapping[str, NDArray[Any]]) -> Packed:
+    """Arrays as ranks tell them each other."""
+    return {
+        name: (str(array.dtype), list(array.shape), base64.b64encode(array.tobytes()).decode())
+        for name, array in arrays.items()
+    }
+
+
+def unpack(packed: Packed) -> dict[str, NDArray[Any]]:
+    """The same arrays, to the bit."""
+    import numpy as np  # Not before a worker is pinned: it would make threads for all cores.
+
+    return {
+        name: np.frombuffer(base64.b64decode(text), np.dtype(kind)).reshape(shape).copy()
+        for name, (kind, shape, text) in packed.items()
+    }
+
+
+def _digest(path: Path) -> str | None:
+    """Of what a file says; None where there is none."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def _received(host: str, port: int, world: World, patience: float) -> list[TextIO]:
+    """As rank 0: a line from each of the others; strangers are not listened to."""
+    deadline, found = time.monotonic() + patience, dict[int, TextIO]()
+    with socket.create_server((host, port), backlog=world.size) as server:
+        while missing := sorted(set(range(1, world.size)) - found.keys()):
+            server.settimeout(max(0.01, deadline - time.monotonic()))
+            try:
+                caller, _ = server.accept()
+            except TimeoutError:
+                raise TrialFailed("failed", _silent(missing, patience)) from None
+            caller.settimeout(INTRODUCTION_SECONDS)
+            line, said = _line(caller), ""
+            with contextlib.suppress(OSError):
+                said = line.readline().rstrip("\n")
+            rank, _, token = said.partition(" ")
+            known = hmac.compare_digest(token.encode(), world.token.encode())
+            if known and rank in map(str, missing):
+                caller.settimeout(None)
+                found[int(rank)] = line
+            else:
+                line.close()
+                caller.close()
+    return [found[rank] for rank in sorted(found)]
+
+
+def _called(host: str, port: int, world: World, patience: float) -> TextIO:
+    """As another rank: the line to rank 0, as soon as it listens."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            connection = socket.create_connection((host, port), timeout=patience)
+            break
+        except OSError as wrong:
+            if time.monotonic() > deadline:
+                raise TrialFailed(
+                    "failed", f"rank 0 cannot be reached at {host}:{port}: {wrong}"
+                ) from None
+            time.sleep(RETRY_SECONDS)
+    connection.settimeout(None)
+    line = _line(connection)
+    line.write(f"{world.rank} {world.token}\n")
+    line.flush()
+    return line
+
+
+def _line(connection: socket.socket) -> TextIO:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection.makefile("rw", encoding="utf-8", errors="replace", newline="\n")
+
+
+def _write(line: TextIO, value: Any) -> None:
+    line.write(json.dumps(value) + "\n")
+    line.flush()
+
+
+def _read(line: TextIO, rank: int) -> Any:
+    said = line.readline()
+    if not said:
+        raise TrialFailed("failed", f"rank {rank} hung up")
+    return json.loads(said)
+
+
+def _silent(ranks: list[int], patience: float) -> str:
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+    return f"{who} did not call rank 0 within {patience:.0f} s"

@@ -1,0 +1,136 @@
+"""Ranks: all hear the same, strangers hear nothing, what rank 0 has reaches the others."""
+
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ranks_here
+
+from convdyno.errors import TrialFailed, UsageError
+from convdyno.run.pinning import free_ports
+from convdyno.run.ranks import Ranks, pack, unpack
+from convdyno.trial.world import World
+
+ARRAYS = {
+    "floats": np.array([[1.5, -0.0], [np.nan, 3e-45]], np.float32),
+    "one": np.array(7, np.int64),
+    "bytes": np.arange(5, dtype=np.uint8),
+    "none": np.zeros((0, 3), np.float64),
+}
+
+
+def worlds(size: int) -> list[World]:
+    huddle = f"127.0.0.1:{free_ports(1)[0]}"
+    return [World(rank=rank, size=size, huddle=huddle, token="secret") for rank in range(size)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_all_hear_what_everybody_said_in_the_order_of_ranks(size: int) -> None:
+    heard = ranks_here.together(
+        size, lambda ranks: [ranks.gather(10 * ranks.world.rank + n) for n in range(3)]
+    )
+    said = [[10 * rank + n for rank in range(size)] for n in range(3)]
+    assert heard == [said] * size
+
+
+def test_rank_0_decides() -> None:
+    assert (
+        ranks_here.together(3, lambda ranks: ranks.agree({"stop": ranks.first}))
+        == [{"stop": True}] * 3
+    )
+
+
+def test_somebody_without_the_token_is_not_listened_to() -> None:
+    first, second = worlds(2)
+    port = int(first.huddle.rpartition(":")[2])
+    found: list[Any] = []
+    listening = threading.Thread(
+        target=lambda: found.append(Ranks(first, 20).gather("ours")), daemon=True
+    )
+    listening.start()
+    for said in (b"1 guess\n", b"1 \n", b"\xff\n", b"9 secret\n"):
+        with _patiently(port) as stranger:
+            stranger.sendall(said)
+            assert stranger.recv(100) == b""
+    assert Ranks(second, 20).gather("theirs") == ["ours", "theirs"]
+    listening.join(20)
+    assert found == [["ours", "theirs"]]
+
+
+def test_a_rank_that_never_calls_is_named() -> None:
+    with pytest.raises(TrialFailed, match="rank 1 did not call rank 0"):
+        Ranks(worlds(2)[0], patience=0.2)
+
+
+def test_a_rank_that_hangs_up_is_named() -> None:
+    def act(ranks: Ranks) -> str:
+        if not ranks.first:
+            ranks.close()
+            return ""
+        with pytest.raises(TrialFailed, match="rank 1 hung up"):
+            ranks.gather(None)
+        return "named"
+
+    assert ranks_here.together(2, act)[0] == "named"
+
+
+def test_arrays_are_the_same_to_the_bit() -> None:
+    def told(ranks: Ranks) -> object:
+        return unpack(ranks.agree(pack(ARRAYS if ranks.first else {})))
+
+    for heard in ranks_here.together(3, told):
+        assert heard.keys() == ARRAYS.keys()
+        for name, array in ARRAYS.items():
+            assert (heard[name].dtype, heard[name].shape) == (array.dtype, array.shape)
+            assert heard[name].tobytes() == array.tobytes()
+
+
+def test_a_file_reaches_ranks_that_do_not_see_it(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("convdyno.run.ranks.CHUNK", 100)
+    content = bytes(range(256)) * 3
+    for rank, there in enumerate([content, None, b"an older one", content]):
+        (tmp_path / str(rank)).mkdir()
+        if there is not None:
+            (tmp_path / str(rank) / "file").write_bytes(there)
+
+    def read(ranks: Ranks) -> tuple[bytes, Path]:
+        path = tmp_path / str(ranks.world.rank) / "file"
+        with ranks.file_of_first(path) as found:
+            return found.read_bytes(), found
+
+    found = ranks_here.together(4, read)
+    assert [text for text, _ in found] == [content] * 4
+    assert found[0][1] == tmp_path / "0" / "file"
+    assert not any(path.exists() for _, path in found[1:3])
+    assert (tmp_path / "2" / "file").read_bytes() == b"an older one"
+
+
+def test_a_file_that_all_see_is_read_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("here")
+
+    def where(ranks: Ranks) -> Path:
+        with ranks.file_of_first(path) as found:
+            return found
+
+    assert ranks_here.together(2, where) == [path] * 2
+
+
+def test_what_all_have_found_is_said_once() -> None:
+    def fail(ranks: Ranks) -> None:
+        ranks.fail_together(UsageError("no"))
+
+    first, second = ranks_here.together(2, fail)
+    assert isinstance(first, UsageError)
+    assert isinstance(second, TrialFailed) and "hung up" in str(second)
+
+
+def _patiently(port: int) -> socket.socket:
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            continue
