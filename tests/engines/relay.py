@@ -1,6 +1,6 @@
-"""One leg of training that goes on from process to process: `relay.py ENGINE FOLDER FROM TO STEPS`.
+"""Legs of training that goes on in another process: `relay.py ENGINE FOLDER FROM:TO:STEPS ...`.
 
-Each way to train has a file of weights and state in the folder, before the leg and after it.
+Each way to train has a file of weights and state in the folder, before a leg and after it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,30 @@ WAYS = {
 }
 
 
-def main(engine: str, folder: str, start: str, end: str, steps: str) -> None:
+def main(engine: str, folder: str, *legs: str) -> None:
     """Train each network some steps, from a file or from the beginning."""
-    for way, (build, spec) in WAYS.items():
-        if engine == "reference" and way == "dropout":
-            continue
-        blueprint = build()
-        trial = Trial(network=way, engine=engine, batch=4, device="cpu", optimiser=spec, seed=3)
-        session = registry.load(engine).open(blueprint, trial, lively_weights(blueprint))
-        before = Path(folder, f"{way}-{start}.npz")
-        if before.exists():
-            held = dict(np.load(before))
-            session.load({n: held.pop(f"weight/{n}") for n in blueprint.weights})
-            session.restore(held)
-        batch = session.place(*host_batch(blueprint))
-        for _ in range(int(steps)):
-            session.train_step(batch)
-        weights = {f"weight/{name}": array for name, array in session.weights().items()}
-        np.savez(Path(folder, f"{way}-{end}.npz"), **weights, **session.state())
+    for leg in legs:
+        start, end, steps = leg.split(":")
+        for way in WAYS:
+            if engine != "reference" or way != "dropout":
+                run(engine, Path(folder), way, start, end, int(steps))
+
+
+def run(engine: str, folder: Path, way: str, start: str, end: str, steps: int) -> None:
+    """One leg of one way."""
+    build, spec = WAYS[way]
+    blueprint = build()
+    trial = Trial(network=way, engine=engine, batch=4, device="cpu", optimiser=spec, seed=3)
+    session = registry.load(engine).open(blueprint, trial, lively_weights(blueprint))
+    if start:
+        held = dict(np.load(folder / f"{way}-{start}.npz"))
+        session.load({n: held.pop(f"weight/{n}") for n in blueprint.weights})
+        session.restore(held)
+    batch = session.place(*host_batch(blueprint))
+    for _ in range(steps):
+        session.train_step(batch)
+    weights = {f"weight/{name}": array for name, array in session.weights().items()}
+    np.savez(folder / f"{way}-{end}.npz", **weights, **session.state())
 
 
 if __name__ == "__main__":

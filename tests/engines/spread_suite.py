@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,12 +28,22 @@ from sameness import assert_close, same
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.engines import registry
-from convdyno.engines.contract import Optimiser, Session, State, Trial, Weights, World, normalise
+from convdyno.engines.contract import (
+    Engine,
+    Optimiser,
+    Session,
+    State,
+    Trial,
+    Weights,
+    World,
+    normalise,
+)
 from convdyno.engines.reference_backward import differentiate
 from convdyno.engines.reference_update import fresh_memory, update
+from convdyno.errors import Refused
 
 STEPS = 3
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 900
 SPEC = Optimiser(rate=0.05, weight_decay=0.01)
 Half = tuple[np.ndarray, np.ndarray]
 
@@ -50,6 +60,8 @@ class Case:
     """Images of a device in a step."""
     alike: bool = False
     """Whether all devices get the same images."""
+    look: bool = False
+    """Whether rank 0 looks at gradients and scores, for which programs of their own are made."""
 
     @property
     def blueprint(self) -> Blueprint:
@@ -74,15 +86,17 @@ EVERYTHING = Optimiser(
     rate=0.05, clip_norm=0.5, larc_eta=0.05, label_smoothing=0.2, weight_decay=0.01, ema=0.7
 )
 CASES = {
-    "plain": Case("plain"),
-    "norms": Case("residual"),
+    "plain": Case("plain", look=True),
+    "norms": Case("residual", look=True),
     "everything": Case("small", {"optimiser": EVERYTHING.model_dump()}),
     "adam": Case("small", {"optimiser": {"kind": "adam", "rate": 0.01}}),
-    "dropping": Case("dropping", alike=True),
+    "dropping": Case("dropping", alike=True, look=True),
     "half": Case("small", {"precision": "fp16"}),
     "wire": Case("small", {"compress": "bf16"}),
 }
 """What every engine can do."""
+WHOLE = Case("plain", batch=8)
+"""The case `plain` of two ranks for one session."""
 
 
 @dataclass(frozen=True)
@@ -96,17 +110,26 @@ class Found:
     """The weights after the same steps from the same beginning, as rank 0 knew it."""
     again_losses: list[float]
     seen: Weights
-    """Gradients and scores of the last batch, which rank 0 alone looked at."""
+    """Gradients and scores of the last batch, if rank 0 alone looked at them."""
     flags: dict[str, Any]
 
 
 def run(
-    engine: str, folder: Path, cases: Mapping[str, Case], processes: int = 2, each: int = 1
+    engine: str,
+    folder: Path,
+    cases: Mapping[str, Case],
+    processes: int = 2,
+    each: int = 1,
+    refused: Sequence[dict[str, Any]] = (),
 ) -> dict[str, list[Found]]:
-    """What each process finds in each case; with `each` devices of its own."""
+    """What each process finds in each case; with `each` devices of its own.
+
+    What is to be refused is asked for first; the sentences are in `refused.json`.
+    """
     plan = {
         "engine": engine,
         "each": each,
+        "refused": list(refused),
         "cases": {name: asdict(case) for name, case in cases.items()},
         "worlds": [world.model_dump(mode="json") for world in worlds(processes)],
     }
@@ -120,15 +143,25 @@ def run(
             for n, log in enumerate(logs)
         ]
         try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            codes = [one.wait(deadline - time.monotonic()) for one in started]
+            codes = _ended(started)
         finally:
             for one in started:
                 one.kill()
                 one.wait()
     said = "\n".join((folder / f"{n}.log").read_text()[-3000:] for n in range(processes))
-    assert not any(codes), said
+    assert codes == [0] * processes, said
     return {name: [_read(folder / f"{name}-{n}") for n in range(processes)] for name in cases}
+
+
+def _ended(started: list[subprocess.Popen[bytes]]) -> list[int | None]:
+    """The exit codes of all, or of some as soon as one has failed: the others wait for it."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        codes = [one.poll() for one in started]
+        if None not in codes or any(codes):
+            return codes
+        time.sleep(0.1)
+    return [one.poll() for one in started]
 
 
 def worlds(size: int) -> list[World]:
@@ -140,7 +173,7 @@ def worlds(size: int) -> list[World]:
         peers = tuple(f"127.0.0.1:{one.getsockname()[1]}" for one in sockets)
     common: dict[str, Any] = {"size": size, "local_size": size, "peers": peers}
     return [
-        World(rank=n, local_rank=n, interface="lo", timeout_seconds=60, **common)
+        World(rank=n, local_rank=n, interface="lo", timeout_seconds=600, **common)
         for n in range(size)
     ]
 
@@ -190,9 +223,17 @@ def expected(case: Case, devices: int, parts: int = 1) -> Expected:
     return Expected([now | statistics for statistics in own], remembered, losses)
 
 
+def check_like_one(found: list[Found], weights: Weights, losses: list[float]) -> None:
+    """Without batch norm, ranks take exactly the steps of one session with all their images."""
+    assert not any(map(is_state, weights))
+    for name, array in found[0].weights.items():
+        assert_close(array, weights[name], 1e-5, name)
+    assert np.mean([one.losses for one in found], axis=0) == pytest.approx(losses, rel=1e-5)
+
+
 def run_alone(engine: str, folder: Path) -> Found:
     """What one session finds in the case `plain` of two ranks, with the images of both."""
-    return run(engine, folder, {"plain": Case("plain", batch=8)}, processes=1)["plain"][0]
+    return run(engine, folder, {"whole": WHOLE}, processes=1)["whole"][0]
 
 
 def check_ranks(
@@ -211,14 +252,6 @@ def check_ranks(
             assert_close(one.state[name], array, tolerance, name)
         losses = np.mean(right.losses[mine], axis=0)
         assert one.losses == pytest.approx(losses.tolist(), rel=max(tolerance, 1e-5))
-
-
-def check_like_one(found: list[Found], alone: Found) -> None:
-    """Without batch norm, ranks take exactly the steps of one session with all their images."""
-    assert not any(map(is_state, alone.weights))
-    for name, array in found[0].weights.items():
-        assert_close(array, alone.weights[name], 1e-5, name)
-    assert np.mean([one.losses for one in found], axis=0) == pytest.approx(alone.losses, rel=1e-5)
 
 
 def check_agreement(case: Case, found: list[Found]) -> None:
@@ -296,6 +329,12 @@ def main(folder: Path, rank: int) -> None:
     world = World.model_validate(plan["worlds"][rank])
     engine, each = registry.load(plan["engine"]), plan["each"]
     host = {"processes": "host", "hosts": world.size} if each > 1 else {}
+    told = [
+        _refusal(engine, Case("plain", values).trial(plan["engine"], 2), world)
+        for values in plan["refused"]
+    ]
+    if world.rank == 0:
+        (folder / "refused.json").write_text(json.dumps(told))
     joined = world.alone
     for name, values in plan["cases"].items():
         case = Case(**values)
@@ -308,6 +347,14 @@ def main(folder: Path, rank: int) -> None:
         np.savez(folder / f"{name}-{rank}.npz", **arrays)
         (folder / f"{name}-{rank}.json").write_text(json.dumps(told, default=str))
     engine.leave()
+
+
+def _refusal(engine: Engine, trial: Trial, world: World) -> str:
+    try:
+        engine.join(world, trial)
+    except Refused as sentence:
+        return str(sentence)
+    raise AssertionError(f"nothing was refused: {trial}")
 
 
 def _train(case: Case, session: Session, begin: Path, world: World, each: int) -> Any:
@@ -329,7 +376,7 @@ def _train(case: Case, session: Session, begin: Path, world: World, each: int) -
     losses = train()
     arrays = {f"weights:{n}": a for n, a in session.weights().items()}
     arrays |= {f"state:{n}": a for n, a in session.state().items()}
-    if world.rank == 0:
+    if world.rank == 0 and case.look:
         arrays |= {f"seen:gradient/{n}": a for n, a in session.gradients(batches[-1]).items()}
         arrays["seen:scores"] = session.logits(batches[-1])
         session.infer_step(batches[-1])

@@ -29,7 +29,7 @@ def test_versions_are_told_without_importing_a_framework():
         "bad = {'torch', 'numpy', 'jax', 'tensorflow', 'keras'} & set(sys.modules);"
         "assert not bad, bad"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=600)
 
 
 def test_every_engine_says_what_it_is():

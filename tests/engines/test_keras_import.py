@@ -22,7 +22,7 @@ def load_in_a_process(engine, home, **environment):
         env=kept | {"HOME": str(home)} | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -36,7 +36,7 @@ NOT_OVER = 3
 Out = Annotated[Path, typer.Option("--out", help="The results folder.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 AnyRun = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="A name, a part of it, or `last`.")
+    str | None, typer.Argument(metavar="[RUN]", help="A name, its beginning, or `last`.")
 ]
 
 
@@ -93,7 +93,7 @@ def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = Fal
 
 @app.command("cancel", epilog=EXAMPLES)
 def cancel(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A name, a part of it, or `last`.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A name, its beginning, or `last`.")],
     job: Annotated[
         list[int] | None, typer.Option("--job", help="Only this one of its jobs, from 1.")
     ] = None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from convdyno.results.index import Head
+    from convdyno.results.index import Head, Index
     from convdyno.results.merge import Merged
     from convdyno.results.record import Record
 
@@ -57,16 +57,16 @@ def list_(out: Out = Path("results"), where: Where = None, as_json: AsJson = Fal
 
 @app.command("show", epilog=EXAMPLES)
 def show(
-    record_id: Annotated[str, typer.Argument(help="An id, a part of it, or `last`.")],
+    record_id: Annotated[str, typer.Argument(help="An id, its beginning, or `last`.")],
     out: Out = Path("results"),
     as_json: AsJson = False,
 ) -> None:
     """One record: everything that was measured, and how to repeat it."""
     from convdyno.report.cell import cell_of
     from convdyno.report.console import Screen
-    from convdyno.results.store import Store
+    from convdyno.results.store import read_record
 
-    record = Store(out).find(record_id)
+    record = read_record(out / _index(out).find(record_id).file)
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
     else:
@@ -184,8 +184,8 @@ def _merged_lines(one: Merged) -> list[str]:
     return lines + [f"  skipped: {sentence}" for sentence in one.skipped]
 
 
-def _heads(out: Path, where: list[str] | None) -> list[Head]:
-    """The heads of the records for which all conditions hold."""
+def _index(out: Path) -> Index:
+    """What is in a folder."""
     from convdyno.results.index import Index
 
     def figures(record: Record) -> dict[str, Any]:
@@ -193,7 +193,12 @@ def _heads(out: Path, where: list[str] | None) -> list[Head]:
 
         return figures(record)
 
-    index = Index(out, figures)
+    return Index(out, figures)
+
+
+def _heads(out: Path, where: list[str] | None) -> list[Head]:
+    """The heads of the records for which all conditions hold."""
+    index = _index(out)
     try:
         return index.select(where or ())
     finally:

@@ -13,7 +13,7 @@ import typer
 from convdyno.errors import UsageError
 
 if TYPE_CHECKING:
-    from convdyno.launch.crew import Launcher
+    from convdyno.launch.launcher import Launcher
 
 SHARED = ("bench", "train", "eval")
 """Commands that several ranks run together."""
@@ -59,11 +59,15 @@ def launcher(
             "--per-node, --max-devices, --remote-dir and --python go with --nodes FILE"
         )
     else:
-        there = adopt.Hands(member) if member else Here()
+        there = adopt.Hands(member, _say) if member else Here()
     try:
         yield there
     finally:
         there.close()
+
+
+def _say(line: str) -> None:
+    typer.echo(f"convdyno: {line}", err=True)
 
 
 def _far(

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 from convdyno.errors import Refused, TrialFailed
-from convdyno.launch.crew import Crew, OutOfTime, Place, Team
+from convdyno.launch.crew import Crew, Place
+from convdyno.launch.launcher import OutOfTime, Team
 from convdyno.launch.link import DOING, WORKER, PipeLink, died_while
 from convdyno.results import facts
 from convdyno.results.record import Rank

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.errors import Refused
-from convdyno.launch.crew import PING_SECONDS, Crew, Place, Team
+from convdyno.launch.crew import PING_SECONDS, Crew, Place
 from convdyno.launch.death import Death
 from convdyno.launch.far import LOST, Ssh
 from convdyno.launch.host import FarHost, Remote
+from convdyno.launch.launcher import Team
 from convdyno.launch.link import GRACE_SECONDS, Link, PipeLink, TetheredLines
 from convdyno.launch.local import environment
 from convdyno.launch.nodes import Nodes

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from convdyno.errors import NothingMeasured, TrialFailed
-from convdyno.launch.crew import Launcher
+from convdyno.launch.launcher import Launcher
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store
 from convdyno.stage.batch_search import BatchSearch

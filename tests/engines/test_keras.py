@@ -1,17 +1,20 @@
-"""What Keras owes on one backend, the one that CONVDYNO_KERAS names; `test_keras_same.py` runs it.
+"""Keras computes what the reference computes, on each backend in a process of its own.
 
-A process has one backend, so this file is collected by name only, in a process of its own.
+Every test here is called in the process of its engine: see `keras_process.py`.
 """
 
 from __future__ import annotations
 
 import math
-import os
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+import keras_process
 import numpy as np
 import pytest
 import sameness
+from keras_process import KerasProcess
 from miniatures import MINIATURES, dropping, grouped, host_batch, lively_weights, plain, small
 from miniatures import with_auxiliary as auxiliary
 from peaks import check_probes
@@ -23,13 +26,34 @@ from convdyno.engines import registry
 from convdyno.engines.contract import Optimiser, Session, Trial, normalise
 from convdyno.errors import Refused
 
-ENGINE = os.environ["CONVDYNO_KERAS"]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("process")]
+
+ENGINE = keras_process.engine()
 BACKEND = ENGINE.removeprefix("keras/")
-LAYOUTS = ("nhwc",) if BACKEND == "tensorflow" else ("nhwc", "nchw")
-SPECS = list(sameness.SPECS) if BACKEND == "torch" else ["nesterov", "kernels", "adam"]
-SLOW_SPECS = [spec for spec in sameness.SPECS if spec not in SPECS]
 FEW = ("residual", "grouped", "inception", "flattened_every_way")
 """The miniatures for what takes time to compile."""
+BUILD = MINIATURES | {"small": small, "dropping": dropping}
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[dict[str, KerasProcess]]:
+    started: dict[str, KerasProcess] = {}
+    yield started
+    for process in started.values():
+        process.end()
+
+
+@pytest.fixture(params=keras_process.ENGINES)
+def process(request: pytest.FixtureRequest, processes: dict[str, KerasProcess]) -> KerasProcess:
+    if request.param not in processes:
+        processes[request.param] = KerasProcess(request.param)
+    return processes[request.param]
+
+
+def only(*backends: str) -> pytest.MarkDecorator:
+    """For what other backends refuse, or compile for minutes."""
+    engines = [f"keras/{backend}" for backend in backends]
+    return pytest.mark.parametrize("process", engines, indirect=True)
 
 
 def open_session(blueprint: Blueprint, weights: Weights | None = None, **values: Any) -> Session:
@@ -38,10 +62,13 @@ def open_session(blueprint: Blueprint, weights: Weights | None = None, **values:
     return registry.load(ENGINE).open(blueprint, trial, weights or lively_weights(blueprint))
 
 
-@pytest.fixture(scope="module", params=MINIATURES)
-def opened(request):
-    blueprint = MINIATURES[request.param]()
+@cache
+def opened(name: str) -> tuple[Session, Blueprint]:
+    blueprint = MINIATURES[name]()
     return open_session(blueprint), blueprint
+
+
+each_miniature = pytest.mark.parametrize("name", MINIATURES)
 
 
 def test_the_backend_is_the_one_of_the_name():
@@ -51,24 +78,29 @@ def test_the_backend_is_the_one_of_the_name():
     assert keras.backend.backend() == BACKEND
 
 
-def test_weights_come_back_bit_for_bit(opened):
-    sameness.check_weights_come_back(*opened)
+@each_miniature
+def test_weights_come_back_bit_for_bit(name):
+    sameness.check_weights_come_back(*opened(name))
 
 
-def test_forward(opened):
-    sameness.check_forward(*opened)
+@each_miniature
+def test_forward(name):
+    sameness.check_forward(*opened(name))
 
 
-def test_gradients(opened):
-    sameness.check_gradients(*opened)
+@each_miniature
+def test_gradients(name):
+    sameness.check_gradients(*opened(name))
 
 
-def test_loss(opened):
-    sameness.check_loss(*opened)
+@each_miniature
+def test_loss(name):
+    sameness.check_loss(*opened(name))
 
 
-def test_nothing_is_compiled_twice(opened):
-    session, blueprint = opened
+@each_miniature
+def test_nothing_is_compiled_twice(name):
+    session, blueprint = opened(name)
     batch = session.place(*host_batch(blueprint))
     counts = []
     for rate in (0.1, 0.2, 0.3):
@@ -79,9 +111,11 @@ def test_nothing_is_compiled_twice(opened):
     assert counts[1] == counts[2]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif("nchw" not in LAYOUTS, reason="refused")
-@pytest.mark.parametrize("name", FEW if BACKEND == "jax" else MINIATURES)
+@pytest.mark.parametrize(
+    ("process", "name"),
+    [*(("keras/torch", name) for name in MINIATURES), *(("keras/jax", name) for name in FEW)],
+    indirect=["process"],
+)
 def test_channels_first_is_the_same_function(name):
     blueprint = MINIATURES[name]()
     session = open_session(blueprint, layout="nchw")
@@ -91,31 +125,19 @@ def test_channels_first_is_the_same_function(name):
     sameness.check_gradients(session, blueprint)
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", sameness.SPECS)
 def test_updates_follow_the_rule(spec):
     spec = sameness.SPECS[spec]
     session = open_session(small(), optimiser=spec)
     sameness.check_updates(session, small(), spec, rates=(1, 1, 0.5, 2))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("spec", SLOW_SPECS)
-def test_updates_follow_every_rule(spec):
-    test_updates_follow_the_rule(spec)
-
-
-def test_interrupted_training_is_the_same_training():
-    sameness.check_resume(open_session, small(), optimiser=sameness.SPECS["all together"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", [way for way in sameness.GOING_ON if way != "all together"])
-def test_interrupted_training_is_the_same_training_in_every_way(way):
+@pytest.mark.parametrize("way", sameness.GOING_ON)
+def test_interrupted_training_is_the_same_training(way):
     build, values = sameness.GOING_ON[way]
     sameness.check_resume(open_session, build(), **values)
 
 
-@pytest.mark.slow
 def test_a_skipped_update_leaves_only_another_loss_scale():
     sameness.check_skipped_update(open_session, small())
 
@@ -148,7 +170,6 @@ def test_a_last_batch_may_have_fewer_images():
     sameness.check_other_batches(open_session(small()), small())
 
 
-@pytest.mark.slow
 def test_a_rate_of_zero_keeps_the_velocity():
     session = open_session(plain())
     sameness.check_updates(session, plain(), Optimiser(rate=0.05), rates=(1, 0, 1))
@@ -158,7 +179,6 @@ def test_running_variance_is_the_populations_also_when_the_batch_changes():
     sameness.check_statistics(open_session(grouped()), grouped())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("name", FEW)
 def test_half_precision_is_near(name, precision):
@@ -168,15 +188,14 @@ def test_half_precision_is_near(name, precision):
     sameness.check_loss(session, blueprint, 0.05)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_gradients_in_half_precision_are_near(precision):
     sameness.check_half_gradients(open_session, plain(), precision)
 
 
-@pytest.mark.parametrize("build", [small, auxiliary])
-def test_fit_makes_the_same_steps(build):
-    blueprint = build()
+@pytest.mark.parametrize("name", ["small", "with_auxiliary"])
+def test_fit_makes_the_same_steps(name):
+    blueprint = BUILD[name]()
     fitted, stepped = open_session(blueprint, feed="fit"), open_session(blueprint)
     batch = fitted.place(*host_batch(blueprint))
     fitted.train_step(batch)
@@ -189,7 +208,6 @@ def test_fit_makes_the_same_steps(build):
     assert fitted.loss() == pytest.approx(stepped.loss(), rel=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["train", "infer"])
 def test_fit_compiles_once(mode):
     session = open_session(plain(), feed="fit", mode=mode)
@@ -221,10 +239,9 @@ def test_a_batch_is_normalised_and_owns_its_memory():
     assert convert_to_numpy(batch.labels).any()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("build", [small, dropping, auxiliary])
-def test_looking_does_not_disturb_training(build):
-    blueprint = build()
+@pytest.mark.parametrize("name", ["small", "dropping", "with_auxiliary"])
+def test_looking_does_not_disturb_training(name):
+    blueprint = BUILD[name]()
     looked, trained = open_session(blueprint, seed=3), open_session(blueprint, seed=3)
     batch = looked.place(*host_batch(blueprint))
     for _ in range(3):
@@ -235,7 +252,6 @@ def test_looking_does_not_disturb_training(build):
     assert same(looked.weights(), trained.weights())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_the_loss_falls_on_a_fixed_batch(precision):
     session = open_session(small(), precision=precision, optimiser=Optimiser(rate=0.02))
@@ -248,7 +264,6 @@ def test_the_loss_falls_on_a_fixed_batch(precision):
     assert losses[-1] < 0.7 * losses[0]
 
 
-@pytest.mark.slow
 def test_a_static_loss_scale_does_not_change_the_update():
     blueprint = plain()
     exact = open_session(blueprint)
@@ -261,7 +276,6 @@ def test_a_static_loss_scale_does_not_change_the_update():
         assert_close(found, expected[name], 2e-3, name)
 
 
-@pytest.mark.slow
 def test_dropout_drops_in_training_only_and_is_seeded():
     losses = []
     for _ in range(2):
@@ -302,13 +316,13 @@ def test_what_is_not_possible_here_is_refused(values, sentence):
         open_session(plain(), **values)
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="possible")
+@only("tensorflow")
 def test_channels_first_is_refused_by_tensorflow_on_a_cpu():
     with pytest.raises(Refused, match=r"nchw on GPUs only, .* use --layout nhwc"):
         open_session(plain(), layout="nchw")
 
 
-@pytest.mark.skipif(BACKEND == "torch", reason="torch can change its threads")
+@only("jax", "tensorflow")
 def test_threads_cannot_change_within_a_process():
     open_session(plain())
     with pytest.raises(Refused, match=r"already runs .* process"):
@@ -333,15 +347,14 @@ def test_running_out_of_memory_is_recognised():
     assert not engine.out_of_memory(RuntimeError("shapes do not match"))
 
 
-@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_probes_are_pure_work(precision):
     session = open_session(plain(), precision=precision)
     check_probes(session)
     assert session.memory_bytes() is None
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="jax always compiles, and torch takes minutes")
+@only("tensorflow")
 def test_compiled_steps_are_the_same_steps():
     spec = Optimiser(rate=0.05)
     session = open_session(small(), compile="on")
