@@ -130,10 +130,6 @@ def test_values_may_be_given_as_python_has_them(tmp_path: Path) -> None:
     assert trial.compile == "on"
 
 
-def test_nothing_measured_shows_itself_as_nothing() -> None:
-    assert convdyno.Result([])._repr_html_() == ""
-
-
 def test_a_folder_is_loaded_as_flat_rows(result: convdyno.Result, folder: Path) -> None:
     table = convdyno.load(folder)
     assert sorted(one["batch"] for one in table) == [1, 2]

@@ -1,0 +1,115 @@
+"""What was measured, as a program or a notebook has it."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from convdyno.app.requests import RESULTS
+from convdyno.report.bench_json import bench_document
+from convdyno.report.cell import Cell, cell_of
+from convdyno.report.columns import cell_words
+from convdyno.report.comparisons import Certificates, Compared, Pair, compare_cells
+from convdyno.report.console import Screen
+from convdyno.report.dataframe import flat
+from convdyno.report.format import varying, written
+from convdyno.report.ladders import Climbed, climbed
+from convdyno.report.scaling import Curve, curves
+from convdyno.report.scaling_files import write_curves
+from convdyno.report.text_table import html_table
+from convdyno.results.record import Record
+
+ALWAYS = ("network", "engine", "precision", "batch")
+"""What a table shows of every trial."""
+
+
+class Result:
+    """What was measured: it prints as `convdyno bench` does, and shows itself in a notebook.
+
+    `records` have everything, `rows` the figures of each.
+    """
+
+    def __init__(
+        self, records: Sequence[Record], certificates: Certificates | None = None,
+        out: Path = RESULTS, budget_seconds: float | None = None,
+    ) -> None:  # fmt: skip
+        self.records = list(records)
+        self.out, self.budget_seconds = out, budget_seconds
+        self._certificates = certificates or {}
+
+    @cached_property
+    def rows(self) -> list[Cell]:
+        """The figures of each cell."""
+        return [cell_of(record) for record in self.records]
+
+    @cached_property
+    def _pairs(self) -> list[Pair]:
+        """All cells that differ in one thing, compared."""
+        return compare_cells(self.rows, self._certificates)
+
+    @cached_property
+    def compared(self) -> list[Compared]:
+        """Two cells by their number, and their ratio, for all that differ in one thing."""
+        numbers = {cell.id: number for number, cell in enumerate(self.rows)}
+        return [(numbers[pair.a.id], numbers[pair.b.id], pair.found) for pair in self._pairs]
+
+    @cached_property
+    def ladders(self) -> list[Climbed]:
+        """Where the time goes, if a ladder was asked for."""
+        return list(climbed(self.rows))
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        """What more devices bring, if several counts of them were measured."""
+        return list(curves(self.rows))
+
+    @property
+    def ok(self) -> bool:
+        """Whether every cell was measured."""
+        return all(record.status == "ok" for record in self.records)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A flat dict for each cell, as `load` gives them."""
+        return [flat(one) for one in self.rows]
+
+    def document(self) -> dict[str, Any]:
+        """All of it as data, as `bench --json` prints it."""
+        return bench_document(self.rows, self._pairs, self.ladders, self.out, self.curves)
+
+    def write_curves(self) -> list[Path]:
+        """Write the files of the scaling curves, if there are any; those for people are named."""
+        return [f for f in write_curves(self.curves, self.out) if f.suffix in (".svg", ".csv")]
+
+    def show(self, screen: Screen) -> None:
+        """Print it."""
+        screen.bench(self.rows, self._pairs, self.ladders, self.curves)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        if self.records:
+            self.show(Screen(text))
+        return text.getvalue().rstrip() or "nothing was measured"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if not self.rows:
+            return f"<p>{self}</p>"
+        axes = varying([one.trial for one in self.rows], ALWAYS)
+        cells = [
+            {name: written(getattr(one.trial, name)) for name in axes}
+            | cell_words(one, ("images_per_second", "between"))
+            | {"status": one.status if one.status == "ok" else f"{one.status}: {one.reason}"}
+            for one in self.rows
+        ]
+        minded = dict.fromkeys(warning for one in self.rows for warning in one.warnings)
+        lines = [pair.sentence for pair in self._pairs]
+        lines += [f"mind: {warning}" for warning in minded]
+        return html_table(cells) + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
