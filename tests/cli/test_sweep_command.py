@@ -14,8 +14,7 @@ import psutil
 import pytest
 from schemas import keeps_to
 
-from convdyno.results.claims import Claim, claim
-from convdyno.results.machines import cell_name
+from convdyno.results.claims import Claim, cell_name, claim
 from convdyno.results.store import Store
 
 SWEEP = """
@@ -243,7 +242,7 @@ def test_a_job_that_another_sweep_is_submitting_is_not_over(
     assert "1 cell being measured by another process" in outcome.out
 
 
-def test_a_cell_that_is_left_says_why(convdyno: Any, file: Path) -> None:
-    outcome = convdyno("sweep", "sweep.toml", "--set", "batch=1", "--set", "budget=0.05s")
+def test_a_cell_that_is_left_says_why(convdyno_process: Any, file: Path) -> None:
+    outcome = convdyno_process("sweep", "sweep.toml", "--set", "batch=1", "--set", "budget=0.05s")
     assert outcome.code == 4
     assert "2 cells not measured to the end: the budget ended while" in outcome.err

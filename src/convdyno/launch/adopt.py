@@ -31,6 +31,7 @@ from convdyno.launch.local import HUGE_PAGES, environment
 from convdyno.launch.starters import LOCAL, Member
 from convdyno.launch.starters import found as found
 from convdyno.launch.tether import Tether
+from convdyno.processor import usable_cores
 from convdyno.rendezvous import Meeting, Unproven, call, listen
 from convdyno.results import facts
 from convdyno.trial.spec import Trial
@@ -112,7 +113,7 @@ def _call_again(member: Member, contact: Contact) -> socket.socket | None:
 
 
 def _call(member: Member, contact: Contact) -> socket.socket:
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    cores = usable_cores()
     about = {"name": socket.gethostname(), "cores": cores}
     return call(contact.address, contact.port, contact.key, member.rank, member.size, about)
 
@@ -163,7 +164,7 @@ class Hands:
         here = socket.gethostname()
         # Ranks beside this one see it by an address that is no use on other machines.
         mine = next((o.mine for o in others if o.facts["name"] != here), others[0].mine)
-        cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
+        cores = tuple(usable_cores())
         self._ranks = [_Whereabouts(mine, here, cores)]
         for other in others:
             name = other.facts["name"]
@@ -189,7 +190,7 @@ class Hands:
         return len({one.name for one in self._ranks})
 
     def machine(self) -> dict[str, Any]:
-        """That of rank 0."""
+        """What the machine of rank 0 is."""
         return facts.machine()
 
     def cores(self, most: int, device: str) -> int | None:
@@ -315,16 +316,16 @@ class SocketLink:
             line.sendall(json.dumps(order).encode() + b"\n")
 
     def fileno(self) -> int:
-        """The connection."""
+        """That of the connection."""
         return self._line.fileno()
 
     def send(self, do: str, **more: Any) -> None:
-        """One command."""
+        """Send one command over the connection."""
         with contextlib.suppress(OSError):
             self._line.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
 
     def ping(self) -> None:
-        """To the tether."""
+        """Tell the tether that somebody is here."""
         self.send("ping")
 
     def ended(self) -> bool:

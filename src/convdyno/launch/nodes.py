@@ -28,7 +28,7 @@ MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Node:
-    """One host."""
+    """One host of a nodes file."""
 
     host: str
     """What the other hosts call it."""

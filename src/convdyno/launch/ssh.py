@@ -95,7 +95,7 @@ class SshLauncher:
         self._checked |= {trial.digest for trial in trials}
 
     def machine(self) -> dict[str, Any]:
-        """The first host."""
+        """What the first host is."""
         machine: dict[str, Any] = self._hosts[0].facts["machine"]
         return machine
 
@@ -148,7 +148,7 @@ class FarLink(PipeLink):
             self.send("end")
 
     def ping(self) -> None:
-        """To the tether."""
+        """Tell the tether that somebody is here."""
         self.send("ping")
 
     def ended(self) -> bool:
