@@ -8,8 +8,8 @@ import pytest
 
 from convdyno.launch.collect import collect, taken, uncollected
 from convdyno.launch.slurm import as_described, marks
+from convdyno.report.cell import cell_of
 from convdyno.report.csv import write_csv
-from convdyno.report.rows import row
 from convdyno.results.jobs import Job, JobRun, files_of, find_run, new_run
 from convdyno.results.record import Block, Process, Record, new_record
 from convdyno.results.store import Store
@@ -209,6 +209,6 @@ def test_the_older_tools_columns_tell_kind_number_and_storage(tmp_path: Path) ->
     leave(tmp_path, run, "begin 22 0 n1 5\nend 22 0 0 9\n", measured())
     store = Store(tmp_path)
     text = io.StringIO()
-    write_csv([row(record) for record in taken(collect(run, store), store)], text)
+    write_csv([cell_of(record) for record in taken(collect(run, store), store)], text)
     (line,) = csv.DictReader(io.StringIO(text.getvalue()))
     assert (line["gpu_type"], line["num_gpu"], line["staged_from"]) == ("k80", "1", "local")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from convdyno.report.rows import Row, row
+from convdyno.report.cell import Cell, cell_of
 from convdyno.results.record import Block, NetworkFacts, Process, Rank, Record, new_record
 from convdyno.trial.spec import Trial, make_trial
 
@@ -27,7 +27,7 @@ def crew_record(step_seconds: float | Sequence[float], rounds: int = 4, **trial:
     each = np.broadcast_to(np.asarray(step_seconds, dtype=np.float64), (made.devices,))
     processes = tuple(_process(number, each, made) for number in range(rounds))
     settings = {"device": "cpu", "device_name": "a CPU", "threads": 1, "layout": "nhwc"}
-    record = new_record(made, network=FACTS, processes=processes, settings=settings)
+    record = new_record(made, run="one", network=FACTS, processes=processes, settings=settings)
     return record.but(status="ok")
 
 
@@ -54,5 +54,5 @@ def _process(number: int, each: Any, trial: Trial) -> Process:
     return Process(round=number, sitting=1, steady=True, blocks=blocks, ranks=ranks)
 
 
-def rows(*records: Record) -> list[Row]:
-    return [row(record) for record in records]
+def cells(*records: Record) -> list[Cell]:
+    return [cell_of(record) for record in records]

@@ -7,8 +7,8 @@ import pytest
 from made_up import failed, made, store_of
 
 from convdyno.errors import UnknownName, UsageError
-from convdyno.report.entries import Gathered, gather
-from convdyno.report.pairs import Pair, check_axis, judge, pairs_along, strangers_along
+from convdyno.report.cells import Gathered, gather
+from convdyno.report.comparisons import Pair, check_axis, judge, pairs_along, strangers_along
 from convdyno.results.record import Record
 from convdyno.results.store import Store
 
@@ -23,7 +23,7 @@ def compared(found: Gathered, axis: str = "engine", against: str | None = None) 
     certificates = {
         (one.network, one.kernels): one for store in found.stores for one in store.certificates()
     }
-    return judge(pairs_along(axis, found.entries, against), certificates)
+    return judge(pairs_along(axis, found.cells, against), certificates)
 
 
 def test_cells_of_one_run_are_compared_round_by_round(tmp_path: Path) -> None:
@@ -52,13 +52,13 @@ def test_a_run_that_has_both_is_preferred_to_newer_ones_that_do_not(tmp_path: Pa
     newer = made(90, run="r2", created=LATER)
     (pair,) = compared(gathered(tmp_path, made(100), made(125, engine="jax"), newer))
     assert pair.paired
-    assert pair.run == "r1"
+    assert pair.a.run == pair.b.run == "r1"
 
 
 def test_unlike_machines_are_not_compared_and_it_is_said(tmp_path: Path) -> None:
     found = gathered(tmp_path, made(100), made(125, engine="jax", host="two"))
     assert compared(found) == []
-    (strangers,) = strangers_along("engine", found.entries)
+    (strangers,) = strangers_along("engine", found.cells)
     assert "unlike machines: jax on two: AMD EPYC, 2 cores; torch on one" in str(strangers)
 
 
@@ -92,7 +92,7 @@ def test_only_cells_that_differ_in_nothing_else_are_pairs(tmp_path: Path) -> Non
 def test_labels_are_an_axis(tmp_path: Path) -> None:
     cells = [made(100, labels={"branch": "main"}), made(90, labels={"branch": "new"})]
     found = gathered(tmp_path, *cells)
-    (pair,) = compared(found, check_axis("label.branch", found.entries))
+    (pair,) = compared(found, check_axis("label.branch", found.cells))
     assert pair.values == ("main", "new")
 
 
@@ -148,7 +148,7 @@ def test_what_is_no_record_is_named_and_skipped(tmp_path: Path) -> None:
     (folder / "list.json").write_text("[1, 2]")
     (folder / "newer.json").write_text('{"schema_version": 99}')
     found = gather([folder])
-    assert len(found.entries) == 1
+    assert len(found.cells) == 1
     told = "\n".join(found.skipped)
     for words in ("half.json is not a record: it is not complete JSON", "foreign.json",
         "list.json", "newer.json is not a record: it has schema 99"):  # fmt: skip

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from convdyno.report.console import Screen, sentence
+from convdyno.report.bench_json import bench_document, to_json
+from convdyno.report.cell import cell_of
+from convdyno.report.comparisons import Pair, compare_cells
+from convdyno.report.console import Screen
 from convdyno.report.csv import write_csv
-from convdyno.report.document import bench_document, compare_records, to_json
-from convdyno.report.rows import row
-from convdyno.report.words import gmac, noun, percent, quantity, rate, span
+from convdyno.report.format import gmac, noun, percent, quantity, rate, span
 from convdyno.results.certificate import Certificate, EngineProof
 from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record, new_record
 from convdyno.stats.compare import Comparison
@@ -37,17 +38,22 @@ def a_record(step_seconds: float = 0.1, rounds: int = 3, **trial: Any) -> Record
         )
         for number in range(rounds)
     )
-    made = new_record(make_trial(**values), network=FACTS, processes=processes)
+    made = new_record(make_trial(**values), run="one", network=FACTS, processes=processes)
     return made.but(status="ok", settings={"device": "cpu", "threads": 2, "layout": "nhwc"})
 
 
 def test_the_rate_is_all_images_over_all_seconds() -> None:
-    assert row(a_record()).images_per_second == pytest.approx(20 / (0.1 * 1.01))
+    assert cell_of(a_record()).images_per_second == pytest.approx(20 / (0.1 * 1.01))
+
+
+def compared_pairs(records: list[Record]) -> list[Pair]:
+    return compare_cells([cell_of(record) for record in records])
 
 
 def printed(records: list[Record], certificates: Any = None) -> str:
     out = io.StringIO()
-    Screen(out).bench([row(r) for r in records], compare_records(records, certificates))
+    cells = [cell_of(record) for record in records]
+    Screen(out).bench(cells, compare_cells(cells, certificates))
     return out.getvalue()
 
 
@@ -75,7 +81,7 @@ def test_conditions_that_differ_are_named() -> None:
 
 
 def test_share_of_peak_counts_training_as_three_forwards() -> None:
-    train, infer = row(a_record()), row(a_record(mode="infer"))
+    train, infer = cell_of(a_record()), cell_of(a_record(mode="infer"))
     assert train.images_per_second is not None
     assert train.flops == pytest.approx(3 * 2 * 1e6 * train.images_per_second)
     assert train.flops == pytest.approx(3 * (infer.flops or 0))
@@ -86,14 +92,14 @@ def test_contaminated_blocks_are_left_out_and_said() -> None:
     record = a_record()
     dirty = Block(seconds=100.0, steps=2, foreign_share=0.9)
     first = record.processes[0].model_copy(update={"blocks": (*record.processes[0].blocks, dirty)})
-    spoilt = row(record.but(processes=(first, *record.processes[1:])))
-    assert spoilt.images_per_second == pytest.approx(row(record).images_per_second)
+    spoilt = cell_of(record.but(processes=(first, *record.processes[1:])))
+    assert spoilt.images_per_second == pytest.approx(cell_of(record).images_per_second)
     assert any("1 of 13 blocks" in warning for warning in spoilt.warnings)
 
 
 def test_one_process_alone_is_warned_about() -> None:
-    assert any("only one process" in w for w in row(a_record(rounds=1)).warnings)
-    assert not row(a_record()).warnings
+    assert any("only one process" in w for w in cell_of(a_record(rounds=1)).warnings)
+    assert not cell_of(a_record()).warnings
 
 
 def test_cells_that_differ_in_one_thing_are_compared_and_others_are_not() -> None:
@@ -103,7 +109,10 @@ def test_cells_that_differ_in_one_thing_are_compared_and_others_are_not() -> Non
         a_record(0.1, precision="fp32", batch=40),
         a_record(0.1, precision="fp32", engine="reference"),
     ]
-    compared = {(a, b): found for a, b, found in compare_records(records)}
+    cells = [cell_of(record) for record in records]
+    compared = {
+        (cells.index(pair.a), cells.index(pair.b)): pair.found for pair in compare_cells(cells)
+    }
     assert list(compared) == [(0, 1), (0, 2), (0, 3)]
     assert compared[0, 1].ratio is not None
     assert compared[0, 3].ratio is None
@@ -122,8 +131,10 @@ def test_engines_are_compared_once_both_have_passed_their_certificate() -> None:
             network="trivial", form="", digest="", parameters=0, condition=0.0, engines=proofs,
             created="",
         )  # fmt: skip
-        ((_, _, found),) = compare_records(records, {("trivial", "native"): certificate})
-        return found
+        (pair,) = compare_cells(
+            [cell_of(record) for record in records], {("trivial", "native"): certificate}
+        )
+        return pair.found
 
     assert compared(True).ratio == pytest.approx(0.5)
     assert compared(False).ratio is None
@@ -132,27 +143,39 @@ def test_engines_are_compared_once_both_have_passed_their_certificate() -> None:
 
 def test_a_comparison_reads_as_a_sentence() -> None:
     records = [a_record(0.1, precision="fp32"), a_record(0.05, precision="bf16")]
-    ((a, b, found),) = compare_records(records)
-    text = sentence(records[a].trial, records[b].trial, found)
-    assert text.startswith("fp32 is slower than bf16 (trivial, train, batch 20): 0.500 times")
+    (pair,) = compared_pairs(records)
+    assert pair.sentence.startswith(
+        "fp32 is slower than bf16 (trivial, train, batch 20): 0.500 times"
+    )
 
 
 def test_cells_of_different_runs_are_compared_unpaired_and_called_so() -> None:
     one, other = a_record(0.1, precision="fp32"), a_record(0.05, precision="bf16")
     late = tuple(p.model_copy(update={"round": p.round + 3}) for p in other.processes)
     jobs = [one.but(run="job 1"), other.but(run="job 2", processes=late)]
-    ((_, _, paired),) = compare_records([one, other])
-    ((_, _, found),) = compare_records(jobs)
+    paired, found = (compared_pairs(group)[0].found for group in ([one, other], jobs))
     assert found.ratio == pytest.approx(0.5)
     assert (found.low or 0) < (paired.low or 0), "rounds that drift alike no longer cancel"
     assert "(unpaired)" in printed(jobs)
     assert "unpaired: measured in different runs" in printed(jobs)
     assert "unpaired" not in printed([one, other])
     told = [
-        bench_document([row(r) for r in pair], compare_records(pair), [], Path())["comparisons"]
-        for pair in ([one, other], jobs)
+        bench_document([cell_of(r) for r in group], compared_pairs(group), [], Path())
+        for group in ([one, other], jobs)
     ]
-    assert [comparison["paired"] for (comparison,) in told] == [True, False]
+    assert [document["comparisons"][0]["paired"] for document in told] == [True, False]
+
+
+def test_a_first_step_that_took_no_longer_than_others_is_no_word_worth() -> None:
+    def first_step(seconds: float) -> str:
+        record = a_record(0.1)
+        started = tuple(
+            p.model_copy(update={"first_step_seconds": seconds}) for p in record.processes
+        )
+        return printed([record.but(processes=started)])
+
+    assert "first step 1.90 s longer than a step" in first_step(2.0)
+    assert "longer than a step" not in first_step(0.05)
 
 
 def test_json_has_no_nan() -> None:
@@ -164,7 +187,7 @@ def test_json_has_no_nan() -> None:
 @pytest.mark.parametrize("evil", ["=1+1", "+cmd", "-2", "@x", 'a,b"c\nd', "<script>"])
 def test_csv_survives_evil_text_and_is_no_formula(evil: str) -> None:
     file = io.StringIO()
-    write_csv([row(a_record(rounds=0).but(status="failed", reason=evil))], file)
+    write_csv([cell_of(a_record(rounds=0).but(status="failed", reason=evil))], file)
     (line,) = csv.DictReader(io.StringIO(file.getvalue()))
     assert line["reason"].removeprefix("'") == evil
     assert not line["reason"].startswith(("=", "+", "-", "@"))
@@ -173,7 +196,7 @@ def test_csv_survives_evil_text_and_is_no_formula(evil: str) -> None:
 def test_terminal_markup_in_a_reason_is_printed_not_obeyed() -> None:
     file = io.StringIO()
     failed = a_record(rounds=0).but(status="failed", reason="[red]boom[/red] [link=x]")
-    Screen(file).bench([row(failed)], [])
+    Screen(file).bench([cell_of(failed)], [])
     assert "[red]boom[/red] [link=x]" in file.getvalue()
 
 

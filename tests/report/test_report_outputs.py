@@ -15,26 +15,25 @@ from made_up import a_machine, failed, made, store_of
 
 from convdyno.app.certification import stored_certificates
 from convdyno.app.reporting import repeating
+from convdyno.report.bench_json import to_json
+from convdyno.report.cell import cell_of
+from convdyno.report.cells import gather
 from convdyno.report.charts import Figure
-from convdyno.report.content import Content, make_content
 from convdyno.report.csv import COLUMNS, OLDER, write_csv
-from convdyno.report.document import to_json
-from convdyno.report.entries import gather
 from convdyno.report.figures import figures
 from convdyno.report.markdown import markdown
 from convdyno.report.page import page
-from convdyno.report.report_document import bencher, document
-from convdyno.report.rows import row
-from convdyno.report.scaling import Curve
+from convdyno.report.report_json import bencher, report_document
+from convdyno.report.report_model import ReportModel, make_report
 from convdyno.results.record import Record
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 EVIL = "<b>&`*|_[x](y)\n# no"
 
 
-def content_of(folder: Path, *records: Record) -> Content:
+def content_of(folder: Path, *records: Record) -> ReportModel:
     found = gather([store_of(folder, *records)])
-    return make_content(found, stored_certificates(found.stores))
+    return make_report(found, stored_certificates(found.stores))
 
 
 def every_kind() -> list[Record]:
@@ -55,7 +54,7 @@ def every_kind() -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def content(tmp_path_factory: pytest.TempPathFactory) -> Content:
+def content(tmp_path_factory: pytest.TempPathFactory) -> ReportModel:
     return content_of(tmp_path_factory.mktemp("results"), *every_kind())
 
 
@@ -64,11 +63,11 @@ def vega_lite() -> Any:
     return jsonschema.Draft7Validator(json.loads(schema.read_text("utf-8")))
 
 
-def shown(content: Content, **traffic: Any) -> list[Figure]:
+def shown(content: ReportModel, **traffic: Any) -> list[Figure]:
     return figures(content, lambda trial, digest: 10_000_000)
 
 
-def test_every_chart_is_sound_vega_lite_for_the_page_and_for_files(content: Content) -> None:
+def test_every_chart_is_sound_vega_lite_for_the_page_and_for_files(content: ReportModel) -> None:
     validator, found = vega_lite(), shown(content)
     assert {figure.section for figure in found} == {
         "throughput", "ratios", "scaling", "ladder", "roofline", "blocks",
@@ -79,13 +78,13 @@ def test_every_chart_is_sound_vega_lite_for_the_page_and_for_files(content: Cont
             assert wrong is None, f"{figure.name}: {wrong.message[:300]}"
 
 
-def test_charts_have_names_of_their_own_and_scaling_the_older_tool_s(content: Content) -> None:
+def test_charts_have_names_of_their_own_and_scaling_the_older_tool_s(content: ReportModel) -> None:
     names = [figure.name for figure in shown(content)]
     assert len(set(names)) == len(names)
     assert {"resnet50_b20", "resnet50_throughput", "resnet50_ratios", "roofline"} <= {*names}
 
 
-def test_values_of_charts_say_which_cells_they_are_of(content: Content) -> None:
+def test_values_of_charts_say_which_cells_they_are_of(content: ReportModel) -> None:
     for figure in shown(content):
         owners = [value for value in figure.values if "cell" in value]
         assert owners, figure.name
@@ -94,7 +93,7 @@ def test_values_of_charts_say_which_cells_they_are_of(content: Content) -> None:
 
 
 def test_one_question_of_each_engine_comes_before_the_same_with_another_batch(
-    content: Content,
+    content: ReportModel,
 ) -> None:
     (family,) = [f for f in content.families if f.network == "resnet50"]
     asked = [(pair.axis, *pair.values, pair.a.trial.engine) for pair in family.pairs]
@@ -102,7 +101,7 @@ def test_one_question_of_each_engine_comes_before_the_same_with_another_batch(
     assert ("engine", "jax", "torch", "jax") in asked
 
 
-def test_without_known_traffic_the_share_of_the_peak_is_shown(content: Content) -> None:
+def test_without_known_traffic_the_share_of_the_peak_is_shown(content: ReportModel) -> None:
     (peak,) = [figure for figure in figures(content) if figure.section == "roofline"]
     assert peak.name == "peak"
 
@@ -119,8 +118,8 @@ def jobs(**more: Any) -> list[Record]:
 
 def test_jobs_of_slurm_make_one_curve_that_says_so(tmp_path: Path) -> None:
     found = content_of(tmp_path, *jobs())
-    (curve,) = [one.what for one in found.curves]
-    assert isinstance(curve, Curve) and curve.baseline is not None
+    (curve,) = found.curves
+    assert curve.baseline is not None
     shares = [point.gain and point.gain.efficiency.share for point in curve.points]
     assert shares == pytest.approx([0.8, 0.625], rel=0.03)
     for text in (page(found, figures(found), repeating, "all"), markdown(found, repeating, "all")):
@@ -130,8 +129,7 @@ def test_jobs_of_slurm_make_one_curve_that_says_so(tmp_path: Path) -> None:
 def test_unlike_machines_have_curves_of_their_own(tmp_path: Path) -> None:
     one, two, four = jobs()
     found = content_of(tmp_path, one, two, four.but(machine=a_machine("node4", cpu="Xeon")))
-    curves = [one.what for one in found.curves if isinstance(one.what, Curve)]
-    assert sorted(curve.baseline is not None for curve in curves) == [False, True]
+    assert sorted(curve.baseline is not None for curve in found.curves) == [False, True]
 
 
 def test_a_run_that_has_a_whole_curve_is_mixed_with_no_other(tmp_path: Path) -> None:
@@ -139,7 +137,8 @@ def test_a_run_that_has_a_whole_curve_is_mixed_with_no_other(tmp_path: Path) -> 
     later = crew_record(0.2, devices=2).but(run="later", created="2100-01-01T00:00:00.000+00:00")
     records = [one.but(run="whole", machine=a_machine()) for one in whole]
     (curve,) = content_of(tmp_path, *records, later.but(machine=a_machine())).curves
-    assert {entry.run for entry in curve.entries} == {"whole"}
+    assert curve.baseline is not None
+    assert {point.cell.run for point in (curve.baseline, *curve.points)} == {"whole"}
 
 
 def test_sweeps_of_one_machine_make_one_curve(tmp_path: Path) -> None:
@@ -148,7 +147,8 @@ def test_sweeps_of_one_machine_make_one_curve(tmp_path: Path) -> None:
         for devices in (1, 2, 4)
     ]
     (curve,) = content_of(tmp_path, *parts).curves
-    assert len(curve.entries) == 3
+    assert [point.trial.devices for point in curve.points] == [2, 4]
+    assert curve.baseline is not None
 
 
 def test_a_file_may_have_any_name_and_a_record_counts_once(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_a_file_may_have_any_name_and_a_record_counts_once(tmp_path: Path) -> No
         path.rename(all_of_them / f"renamed {number}.json")
     again = store_of(tmp_path / "node1", records[0])
     found = gather([all_of_them, again])
-    assert [entry.file.parent.name for entry in found.entries] == ["all", "all"]
-    assert len(make_content(found, {}).curves) == 1
+    assert [cell.file and cell.file.parent.name for cell in found.cells] == ["all", "all"]
+    assert len(make_report(found, {}).curves) == 1
 
 
 def test_several_devices_without_a_curve_are_among_the_others(tmp_path: Path) -> None:
@@ -173,6 +173,27 @@ def test_several_devices_without_a_curve_are_among_the_others(tmp_path: Path) ->
         if "cell" in value
     }
     assert cells == {1, 2}
+
+
+def test_every_record_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = every_kind()
+    folder = store_of(tmp_path, *records)
+    read: list[bytes] = []
+    plain = Record.model_validate_json
+
+    def counted(text: bytes) -> Record:
+        read.append(text)
+        return plain(text)
+
+    monkeypatch.setattr(Record, "model_validate_json", counted)
+    found = gather([folder])
+    report = make_report(found, stored_certificates(found.stores))
+    assert report.curves and report.ladders
+    page(report, figures(report), repeating, "all")
+    markdown(report, repeating, "all")
+    report_document(report, repeating)
+    write_csv(found.cells, io.StringIO())
+    assert len(read) == len(records)
 
 
 def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
@@ -192,7 +213,7 @@ def test_a_page_of_failures_alone_is_a_page(tmp_path: Path) -> None:
     assert "What is faster" not in text
 
 
-def test_markdown_shows_what_records_say_and_obeys_nothing(content: Content) -> None:
+def test_markdown_shows_what_records_say_and_obeys_nothing(content: ReportModel) -> None:
     text = markdown(content, repeating, "All")
     assert r"\<b\>&amp;\`\*\|\_\[x\](y) \# no" in text
     widths = {line.count("|") - line.count(r"\|") for line in text.splitlines() if line[:1] == "|"}
@@ -214,9 +235,8 @@ def _tables(text: str) -> list[list[str]]:
     return [table for table in found if table]
 
 
-def test_the_document_keeps_to_its_schema(content: Content) -> None:
-    rows = {entry.id: entry.row().to_data() for entry in content.gathered.entries}
-    found = json.loads(to_json(document(content, rows, repeating)))
+def test_the_document_keeps_to_its_schema(content: ReportModel) -> None:
+    found = json.loads(to_json(report_document(content, repeating)))
     jsonschema.validate(found, json.loads((SCHEMAS / "report.json").read_text()))
     (curve,) = found["scaling"]
     cells = found["cells"]
@@ -228,7 +248,7 @@ def test_the_document_keeps_to_its_schema(content: Content) -> None:
     assert cells[one["a"]]["trial"]["network"] == cells[one["b"]]["trial"]["network"]
 
 
-def test_bencher_reads_rates_with_their_intervals(content: Content) -> None:
+def test_bencher_reads_rates_with_their_intervals(content: ReportModel) -> None:
     found = json.loads(to_json(bencher(content.latest)))
     jsonschema.validate(found, json.loads((SCHEMAS / "bencher.json").read_text()))
     one = found["vgg16 torch train fp32 batch 32"]["throughput"]
@@ -267,7 +287,7 @@ def test_the_csv_has_its_documented_columns_and_no_formula() -> None:
     file = io.StringIO()
     labels = {"gpu": "k80", "sum": "=1+1"}
     record = made(10, labels=labels).but(command="=cmd()", run="+1")
-    write_csv([row(record)], file)
+    write_csv([cell_of(record)], file)
     (line,) = csv.DictReader(io.StringIO(file.getvalue()))
     assert list(line) == [*COLUMNS, *OLDER]
     assert line["labels"] == "gpu=k80; sum==1+1"

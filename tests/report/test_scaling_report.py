@@ -9,17 +9,18 @@ from typing import Any
 
 import jsonschema
 import pytest
-from crews import crew_record, rows
+from crews import cells, crew_record
 
+from convdyno.report.bench_json import bench_document, to_json
+from convdyno.report.cell import Cell
+from convdyno.report.columns import cell_data
+from convdyno.report.comparisons import compare_cells
 from convdyno.report.console import Screen
 from convdyno.report.csv import write_csv
-from convdyno.report.document import bench_document, compare_records, to_json
-from convdyno.report.rows import Row
+from convdyno.report.format import percent, ranges
 from convdyno.report.scaling import Curve, curves
 from convdyno.report.scaling_files import write_curves
-from convdyno.report.words import percent, ranges
 from convdyno.results.record import Record
-from convdyno.stats.rounds_of_record import comparable
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "bench.json"
 
@@ -34,14 +35,13 @@ def weak(**more: Any) -> list[Record]:
 
 
 def only_curve(*records: Record) -> Curve:
-    (curve,) = curves(rows(*records))
+    (curve,) = curves(cells(*records))
     return curve
 
 
-def printed(shown: list[Row]) -> str:
+def printed(shown: list[Cell]) -> str:
     out = io.StringIO()
-    compared = compare_records([row.record for row in shown])
-    Screen(out).bench(shown, compared, curves=curves(shown))
+    Screen(out).bench(shown, compare_cells(shown), curves=curves(shown))
     return out.getvalue()
 
 
@@ -59,13 +59,14 @@ def test_rates_are_of_all_devices_and_efficiency_is_against_one() -> None:
 
 
 def test_strong_scaling_is_against_one_device_with_the_whole_batch() -> None:
+    whole = crew_record(0.1, batch=40, scaling="strong")
     curve = only_curve(
-        crew_record(0.1, batch=40, scaling="strong"),
+        whole,
         crew_record(0.1, batch=20, scaling="strong"),
         crew_record(0.0625, batch=20, devices=2, scaling="strong"),
         crew_record(0.04, batch=10, devices=4, scaling="strong"),
     )
-    assert curve.baseline is not None and curve.baseline.cell == 0
+    assert curve.baseline is not None and curve.baseline.cell.id == whole.id
     assert [p.trial.global_batch for p in curve.points] == [40, 40]
     assert [p.gain and p.gain.efficiency.share for p in curve.points] == pytest.approx(
         [0.8, 0.625], rel=0.02
@@ -75,9 +76,10 @@ def test_strong_scaling_is_against_one_device_with_the_whole_batch() -> None:
 
 def test_what_means_nothing_to_one_device_does_not_part_it_from_its_curve() -> None:
     squeezed = crew_record(0.12, devices=2, compress="bf16")
-    plain, packed = curves(rows(*weak(), squeezed))
+    records = [*weak(), squeezed]
+    plain, packed = curves(cells(*records))
     assert packed.baseline is not None and plain.baseline is not None
-    assert packed.baseline.cell == plain.baseline.cell == 0
+    assert packed.baseline.cell.id == plain.baseline.cell.id == records[0].id
 
 
 @pytest.mark.parametrize("other", [{"precision": "bf16"}, {"batch": 10}, {"cores": 2}])
@@ -90,7 +92,7 @@ def test_one_device_that_did_something_else_is_no_baseline(other: dict[str, Any]
 
 
 def test_one_device_alone_has_no_curve() -> None:
-    assert curves(rows(crew_record(0.1))) == []
+    assert curves(cells(crew_record(0.1))) == []
 
 
 def test_a_failed_cell_has_no_point() -> None:
@@ -100,13 +102,13 @@ def test_a_failed_cell_has_no_point() -> None:
 
 
 def test_engines_have_curves_of_their_own() -> None:
-    text = printed(rows(*weak(engine="torch"), *weak(engine="jax")))
+    text = printed(cells(*weak(engine="torch"), *weak(engine="jax")))
     assert "torch, weak scaling: 20 images on each device" in text
     assert "jax, weak scaling: 20 images on each device" in text
 
 
 def test_the_exchange_is_judged_by_the_same_ranks_without_one() -> None:
-    text = printed(rows(*weak(), crew_record(0.1, devices=4, hosts=2, exchange="independent")))
+    text = printed(cells(*weak(), crew_record(0.1, devices=4, hosts=2, exchange="independent")))
     assert re.search(
         r"4 devices on 2 hosts: communication-bound: 3[78] % \[3\d, 3\d\] of each step is exchange "
         "of gradients",
@@ -126,7 +128,7 @@ def test_an_exchange_that_costs_nothing_is_no_limit() -> None:
 
 def test_compressed_gradients_are_judged_by_the_same_independent_cell() -> None:
     found = curves(
-        rows(
+        cells(
             crew_record(0.2, devices=2),
             crew_record(0.15, devices=2, compress="bf16"),
             crew_record(0.1, devices=2, exchange="independent"),
@@ -138,7 +140,7 @@ def test_compressed_gradients_are_judged_by_the_same_independent_cell() -> None:
 
 def test_a_straggler_is_named_with_its_host() -> None:
     text = printed(
-        rows(
+        cells(
             crew_record(0.1),
             crew_record(0.14, devices=4, hosts=4),
             crew_record([0.1, 0.1, 0.118, 0.1], devices=4, hosts=4, exchange="independent"),
@@ -204,7 +206,7 @@ def test_ranks_without_times_are_left_out() -> None:
         for p in record.processes
     )
     for processes in (blind, cut, ()):
-        found = curves(rows(crew_record(0.1), record.but(processes=processes)))
+        found = curves(cells(crew_record(0.1), record.but(processes=processes)))
         for curve in found:
             assert not any(rank.straggles for point in curve.points for rank in point.ranks)
 
@@ -218,26 +220,28 @@ def test_device_counts_and_missing_exchange_are_no_rivals() -> None:
         crew_record(0.1, scaling="strong"),
         crew_record(0.1, devices=2, hosts=2),
     ]
-    assert comparable(records) == [(1, 4), (1, 5), (1, 7)]
+    shown = cells(*records)
+    compared = [(shown.index(pair.a), shown.index(pair.b)) for pair in compare_cells(shown)]
+    assert compared == [(1, 4), (1, 5), (1, 7)]
 
 
 def test_a_comparison_says_how_many_devices_both_had() -> None:
-    shown = rows(crew_record(0.1, devices=2), crew_record(0.05, devices=2, precision="bf16"))
+    shown = cells(crew_record(0.1, devices=2), crew_record(0.05, devices=2, precision="bf16"))
     assert "fp32 is slower than bf16 (trivial, train, batch 20, 2 devices)" in printed(shown)
 
 
 def test_rows_show_both_batches_and_no_word_about_memory() -> None:
-    shown = rows(*weak())
-    assert [row.to_data()["global_batch"] for row in shown] == [20, 40, 80]
+    shown = cells(*weak())
+    assert [cell_data(cell)["global_batch"] for cell in shown] == [20, 40, 80]
     text = printed(shown)
     assert "global batch" in text
     assert "memory did not hold" not in text
-    (plain,) = rows(crew_record(0.1, cores=None))
+    (plain,) = cells(crew_record(0.1, cores=None))
     assert any("memory did not hold" in warning for warning in plain.warnings)
 
 
 def test_the_document_keeps_to_its_schema() -> None:
-    shown = rows(
+    shown = cells(
         *weak(),
         crew_record([0.1, 0.1, 0.12, 0.1], devices=4, hosts=2, exchange="independent"),
         crew_record(0.1, devices=2, precision="bf16", rounds=1),
@@ -298,7 +302,7 @@ def test_gpus_are_called_so(tmp_path: Path) -> None:
     *_, picture = write_curves([only_curve(record)], tmp_path)
     assert "Number of GPUs" in picture.read_text()
     out = io.StringIO()
-    write_csv(rows(record), out)
+    write_csv(cells(record), out)
     head, line = (text.split(",") for text in out.getvalue().splitlines())
     values = dict(zip(head, line, strict=True))
     assert (values["num_gpu"], values["devices"], values["global_batch"]) == ("2", "2", "40")
@@ -312,7 +316,7 @@ def test_a_record_in_full_says_where_each_rank_was() -> None:
     )
     record = record.but(processes=(first.model_copy(update={"ranks": (first.ranks[0], granted)}),))
     out = io.StringIO()
-    Screen(out).record(record, rows(record)[0])
+    Screen(out).record(record, cells(record)[0])
     assert "rank 0 on n1: device cpu, 1 core (0)\n" in out.getvalue()
     assert "visible 0,1, allocated gpu:2, clock -3 ms" in out.getvalue()
 

@@ -1,15 +1,17 @@
 """What the older tools printed, by their own formulas, for those who read their logs."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from crews import FACTS
+from small_photos import photos
 
-from convdyno.report.rows import Row, row
-from convdyno.report.styles import STYLES
-from convdyno.results.record import Block, Process, new_record
+from convdyno.report.cell import cell_of
+from convdyno.report.legacy import STYLES
+from convdyno.results.record import Block, Process, Record, new_record
 from convdyno.trial.spec import make_trial
 
 TIMES = (0.10, 0.12, 0.11, 0.10, 0.20, 0.13)
@@ -18,7 +20,7 @@ SPEEDS = 32 / np.array(TIMES)
 JITTER = 1.4826 * np.median(np.abs(SPEEDS - np.median(SPEEDS)))
 
 
-def a_row(times: tuple[float, ...] = TIMES, **trial: Any) -> Row:
+def a_record(times: tuple[float, ...] = TIMES, **trial: Any) -> Record:
     values = {"network": "resnet50", "engine": "tensorflow", "batch": 32, "latency": True} | trial
     blocks = tuple(Block(seconds=t, steps=1, step_seconds=(t,)) for t in times)
     processes = (Process(round=0, blocks=blocks, last_loss=6.9078),) if times else ()
@@ -30,21 +32,21 @@ def a_row(times: tuple[float, ...] = TIMES, **trial: Any) -> Row:
         settings={"device": "cuda:0", "layout": "nchw"},
         command="convdyno bench resnet50 --batch 32",
     )
-    return row(made.but(status="ok"))
+    return made.but(status="ok")
 
 
-def lines(style: str, shown: Row) -> list[str]:
-    return list(STYLES[style](shown))
+def lines(style: str, record: Record) -> list[str]:
+    return list(STYLES[style](cell_of(record), record))
 
 
 def test_nvcnn_ends_with_the_mean_of_speeds_between_rules() -> None:
     error = SPEEDS.std(ddof=1) / np.sqrt(6)
     told = f"Images/sec: {SPEEDS.mean():.1f} +/- {error:.1f} (jitter = {JITTER:.1f})"
-    assert lines("nvcnn", a_row())[-3:] == ["-" * 64, told, "-" * 64]
+    assert lines("nvcnn", a_record())[-3:] == ["-" * 64, told, "-" * 64]
 
 
 def test_nvcnn_has_its_header_and_its_table() -> None:
-    shown = lines("nvcnn", a_row())
+    shown = lines("nvcnn", a_record())
     for line in (
         "TensorFlow:  2.21.0", "Cmd line args:", "  --batch", "Num images:  Synthetic",
         "Model:       resnet50", "Batch size:  32 global", "             32 per device",
@@ -55,11 +57,11 @@ def test_nvcnn_has_its_header_and_its_table() -> None:
 
 
 def test_two_steps_have_no_uncertainty_in_nvcnn() -> None:
-    assert " +/- nan " in lines("nvcnn", a_row((0.1, 0.2)))[-2]
+    assert " +/- nan " in lines("nvcnn", a_record((0.1, 0.2)))[-2]
 
 
 def test_tf_cnn_has_its_header_its_cumulative_line_and_its_total() -> None:
-    shown = lines("tf-cnn", a_row(devices=2, batch=16))
+    shown = lines("tf-cnn", a_record(devices=2, batch=16))
     for line in (
         "TensorFlow:  2.21.0", "Model:       resnet50", "Dataset:     imagenet (synthetic)",
         "Mode:        training", "Batch size:  32 global", "             16 per device",
@@ -75,14 +77,14 @@ def test_tf_cnn_has_its_header_its_cumulative_line_and_its_total() -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_cell_that_failed_says_why_and_no_number(style: str) -> None:
-    failed = a_row(()).record.but(status="oom", reason="out of memory")
-    text = "\n".join(lines(style, row(failed)))
+    failed = a_record(()).but(status="oom", reason="out of memory")
+    text = "\n".join(lines(style, failed))
     assert "No results, out of memory" in text
     assert not re.search(r"images/sec: [1-9]", text, re.IGNORECASE)
 
 
 def test_another_framework_is_not_called_tensorflow() -> None:
-    assert lines("tf-cnn", a_row(engine="torch"))[0] == "PyTorch:"
+    assert lines("tf-cnn", a_record(engine="torch"))[0] == "PyTorch:"
 
 
 def test_bench_prints_in_a_style(convdyno: Any) -> None:
@@ -95,3 +97,19 @@ def test_bench_prints_in_a_style(convdyno: Any) -> None:
     wrong = convdyno("bench", "trivial", *words, "--style", "nvcn")
     assert wrong.code == 2
     assert "Did you mean 'nvcnn'" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("style", "line"), [("nvcnn", "Num images:  6"), ("tf-cnn", "Dataset:     photos")]
+)
+def test_real_data_are_not_called_synthetic(
+    style: str, line: str, convdyno: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path / "photos", ["cat", "dog"])
+    words = ("--engine", "clockwork", "--data", "photos", "--batch", "2", "--image-size", "16")
+    few = ("--rounds", "1", "--budget", "10s", "--style", style)
+    done = convdyno("bench", "trivial", *words, *few)
+    assert done.code == 0, done.err
+    assert line in done.out.splitlines()
+    assert "ynthetic" not in done.out

@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from convdyno.errors import BadStore, UsageError
+from convdyno.report.bench_json import to_json
+from convdyno.report.cell import cell_of
+from convdyno.report.cells import gather
+from convdyno.report.columns import cell_data
 from convdyno.report.console import Screen
 from convdyno.report.csv import write_csv
-from convdyno.report.document import to_json
-from convdyno.report.entries import gather
-from convdyno.report.rows import row
 from convdyno.results.claims import FOLDER, Claim, claim, holders
 from convdyno.results.index import Index
 from convdyno.results.jobs import Job, find_run, new_run, read_runs
@@ -80,10 +81,10 @@ def test_whatever_a_record_says_it_is_shown_or_refused(tmp_path: Path, data: Any
         assert "is not a record" in str(refused)
         return
     out = io.StringIO()
-    shown = row(record)
+    shown = cell_of(record)
     Screen(out).record(record, shown)
     write_csv([shown], out)
-    to_json(shown.to_data())
+    to_json(cell_data(shown))
     (head,) = Index(folder, figures).heads()
     assert head.file == "one.json"
     merge(folder, Store(tmp_path / "merged"))

@@ -12,7 +12,7 @@ from convdyno.results.record import new_record
 from convdyno.results.store import Store
 from convdyno.stage.halving import Halving, knock_out, speed, start_seconds
 from convdyno.stage.progress import Narrator
-from convdyno.stage.rounds import Cell, Limits, Stage
+from convdyno.stage.rounds import Limits, Stage, StagedCell
 from convdyno.stage.tuning import alternatives, variants
 from convdyno.stats.plan import Goal
 from convdyno.trial.spec import Trial, make_trial
@@ -24,12 +24,12 @@ def trial(**values: Any) -> Trial:
     return make_trial(**{"network": "trivial", "engine": "clockwork", "batch": 16} | values)
 
 
-def cells(*scripts: str, **more: Any) -> list[Cell]:
-    return [Cell(new_record(trial(device=script)), **more) for script in scripts]
+def cells(*scripts: str, **more: Any) -> list[StagedCell]:
+    return [StagedCell(new_record(trial(device=script)), **more) for script in scripts]
 
 
 def heat_in(folder: Path) -> Any:
-    def heat_of(group: list[Cell], doubled: int, seconds: float) -> Stage:
+    def heat_of(group: list[StagedCell], doubled: int, seconds: float) -> Stage:
         limits, pace = Limits(seconds, 60), Halving(doubled, seconds)
         start = lambda one: Here().start(one, 20)  # noqa: E731
         return Stage(group, Goal(), limits, Store(folder), Narrator(), start, pace=pace)

@@ -21,11 +21,11 @@ from convdyno.data import SOURCES
 from convdyno.data.staging import staged
 from convdyno.engines import registry
 from convdyno.errors import UsageError
-from convdyno.report.document import Certificates
+from convdyno.report.comparisons import Certificates
 from convdyno.results.record import new_record
 from convdyno.results.store import Store
 from convdyno.stage.progress import SILENCE, Narrator
-from convdyno.stage.rounds import Cell, Limits, Stage
+from convdyno.stage.rounds import Limits, Stage, StagedCell
 from convdyno.stats.plan import Goal
 from convdyno.trial import axes, parse
 from convdyno.trial.spec import Trial
@@ -66,7 +66,7 @@ def bench(request: BenchRequest, narrator: Narrator = SILENCE) -> Result:
             there.check(placed)
             machine = there.machine()
             cells = [
-                Cell(new_record(trial, machine=machine, **about), there.alone(trial))
+                StagedCell(new_record(trial, machine=machine, **about), there.alone(trial))
                 for trial in placed
             ]
             narrator.plan(len(cells), goal.minimum_rounds, goal.within, limits.budget_seconds)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from convdyno.app.certification import stored_certificates
 from convdyno.app.requests import CompareRequest
 from convdyno.errors import UnknownName
-from convdyno.report.entries import gather
-from convdyno.report.pairs import (
+from convdyno.report.cells import gather
+from convdyno.report.comparisons import (
     Pair,
     Strangers,
     check_axis,
@@ -39,11 +39,11 @@ def compare(request: CompareRequest, narrator: Narrator = SILENCE) -> Comparison
     found = gather(list(request.results), list(request.where))
     for sentence in found.skipped:
         narrator.say(f"skipped: {sentence}")
-    axis = check_axis(request.by, found.entries)
+    axis = check_axis(request.by, found.cells)
     values = dict.fromkeys(v for e in found.measured if (v := value_of(e, axis)) is not None)
     if request.against is not None and values and request.against not in values:
         raise UnknownName(axis, request.against, values)
-    unjudged = pairs_along(axis, found.entries, request.against)
+    unjudged = pairs_along(axis, found.cells, request.against)
     pairs = judge(unjudged, stored_certificates(found.stores))
-    strangers = strangers_along(axis, found.entries)
+    strangers = strangers_along(axis, found.cells)
     return Comparisons(axis, list(values), pairs, strangers, found.skipped)

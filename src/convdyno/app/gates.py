@@ -14,8 +14,8 @@ from convdyno.app.gate_base import Base, base_of, base_trials, greeted, read_bas
 from convdyno.app.requests import GateRequest
 from convdyno.errors import NothingMeasured, UsageError
 from convdyno.launch.local import Here
+from convdyno.report.format import clock
 from convdyno.report.gate import Gate, KnownFloor, Terms, examine
-from convdyno.report.words import clock
 from convdyno.results import facts
 from convdyno.results.floor import read_floor
 from convdyno.results.record import Record

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,17 @@ from convdyno.app.files import write_file
 from convdyno.app.requests import ReportRequest
 from convdyno.blueprint.count import FLOAT_BYTES, count
 from convdyno.errors import ConvdynoError, NothingMeasured
-from convdyno.report import charts, report_document
-from convdyno.report.content import Content, make_content
-from convdyno.report.csv import Lines
-from convdyno.report.document import to_json
-from convdyno.report.entries import Entry, gather
+from convdyno.report import charts
+from convdyno.report.bench_json import to_json
+from convdyno.report.cell import Cell
+from convdyno.report.cells import gather
+from convdyno.report.csv import as_csv
 from convdyno.report.figures import figures
 from convdyno.report.markdown import markdown as as_markdown
 from convdyno.report.page import page
-from convdyno.report.report_document import bencher as as_bencher
-from convdyno.report.rows import Row
+from convdyno.report.report_json import bencher as as_bencher
+from convdyno.report.report_json import report_document
+from convdyno.report.report_model import ReportModel, make_report
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial.spec import Trial
 from convdyno.trial.words import bench_command
@@ -42,60 +42,50 @@ class Report:
 
 def report(request: ReportRequest, narrator: Narrator = SILENCE) -> Report:
     """Write what was measured in every form that was asked for."""
-    rows: dict[str, dict[str, Any]] = {}
     with ExitStack() as kept:
         meanwhile = charts.script_meanwhile
         library = kept.enter_context(meanwhile()) if request.html else charts.script
-        table = StringIO()
-        lines = Lines(table)
-
-        def each(row: Row) -> None:
-            if request.csv:
-                lines.write(row)
-            if request.document:
-                rows[row.id] = row.to_data()
-
-        found = gather(list(request.results), list(request.where), each)
+        found = gather(list(request.results), list(request.where))
         for sentence in found.skipped:
             narrator.say(f"skipped: {sentence}")
-        if not found.entries and not found.trainings:
+        if not found.cells and not found.trainings:
             places = ", ".join(map(str, request.results))
             raise NothingMeasured(f"there is nothing to report in {places}")
-        content = make_content(found, stored_certificates(found.stores))
-        written = [write_file(request.csv, table.getvalue())] if request.csv else []
-        written += _texts(content, request, library)
-    written += _pictures(content, request.svg, request.png)
-    data = report_document.document(content, rows, repeating) if request.document else {}
+        model = make_report(found, stored_certificates(found.stores))
+        written = [write_file(request.csv, as_csv(found.cells))] if request.csv else []
+        written += _texts(model, request, library)
+    written += _pictures(model, request.svg, request.png)
+    data = report_document(model, repeating) if request.document else {}
     return Report(written, data)
 
 
-def repeating(entry: Entry) -> str:
+def repeating(cell: Cell) -> str:
     """The command that measures a cell again; where a place is part of it, its run's own."""
-    trial = entry.trial
-    if entry.command and (trial.hosts > 1 or trial.slurm or trial.staged):
-        return entry.command
+    trial = cell.trial
+    if cell.command and (trial.hosts > 1 or trial.slurm or trial.staged):
+        return cell.command
     return bench_command(trial, ladder=trial.rung != "source")
 
 
-def _texts(content: Content, request: ReportRequest, library: Callable[[], str]) -> list[Path]:
+def _texts(model: ReportModel, request: ReportRequest, library: Callable[[], str]) -> list[Path]:
     html, markdown, title = request.html, request.markdown, request.title
     written = []
     if html is not None:
-        charts = figures(content, _activations)
-        written.append(write_file(html, page(content, charts, repeating, title, library)))
+        charts = figures(model, _activations)
+        written.append(write_file(html, page(model, charts, repeating, title, library)))
     if markdown is not None:
-        written.append(write_file(markdown, as_markdown(content, repeating, title)))
+        written.append(write_file(markdown, as_markdown(model, repeating, title)))
     if request.bencher is not None:
-        written.append(write_file(request.bencher, to_json(as_bencher(content.latest))))
+        written.append(write_file(request.bencher, to_json(as_bencher(model.latest))))
     return written
 
 
-def _pictures(content: Content, svg: Path | None, png: Path | None) -> list[Path]:
+def _pictures(model: ReportModel, svg: Path | None, png: Path | None) -> list[Path]:
     """The charts as files, each by its own name."""
     if svg is None and png is None:
         return []
     written = []
-    for figure in figures(content, _activations):
+    for figure in figures(model, _activations):
         if svg is not None:
             written.append(write_file(svg / f"{figure.name}.svg", charts.svg(figure)))
         if png is not None:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from convdyno.app.requests import RESULTS
-from convdyno.report.console import Screen, sentence
-from convdyno.report.document import Certificates, Compared, bench_document, compare_records
-from convdyno.report.flat import flat
+from convdyno.report.bench_json import bench_document
+from convdyno.report.cell import Cell, cell_of
+from convdyno.report.columns import cell_words
+from convdyno.report.comparisons import Certificates, Compared, Pair, compare_cells
+from convdyno.report.console import Screen
+from convdyno.report.dataframe import flat
+from convdyno.report.format import varying, written
 from convdyno.report.ladders import Climbed, climbed
-from convdyno.report.rows import Row, row
 from convdyno.report.scaling import Curve, curves
 from convdyno.report.scaling_files import write_curves
-from convdyno.report.sweep import said, varying
+from convdyno.report.text_table import html_table
 from convdyno.results.record import Record
-from convdyno.trial.spec import Trial
 
 ALWAYS = ("network", "engine", "precision", "batch")
 """What a table shows of every trial."""
@@ -40,14 +42,20 @@ class Result:
         self._certificates = certificates or {}
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Cell]:
         """The figures of each cell."""
-        return [row(record) for record in self.records]
+        return [cell_of(record) for record in self.records]
+
+    @cached_property
+    def _pairs(self) -> list[Pair]:
+        """All cells that differ in one thing, compared."""
+        return compare_cells(self.rows, self._certificates)
 
     @cached_property
     def compared(self) -> list[Compared]:
         """Two cells by their number, and their ratio, for all that differ in one thing."""
-        return compare_records(self.records, self._certificates)
+        numbers = {cell.id: number for number, cell in enumerate(self.rows)}
+        return [(numbers[pair.a.id], numbers[pair.b.id], pair.found) for pair in self._pairs]
 
     @cached_property
     def ladders(self) -> list[Climbed]:
@@ -70,7 +78,7 @@ class Result:
 
     def document(self) -> dict[str, Any]:
         """All of it as data, as `bench --json` prints it."""
-        return bench_document(self.rows, self.compared, self.ladders, self.out, self.curves)
+        return bench_document(self.rows, self._pairs, self.ladders, self.out, self.curves)
 
     def write_curves(self) -> list[Path]:
         """Write the files of the scaling curves, if there are any; those for people are named."""
@@ -78,7 +86,7 @@ class Result:
 
     def show(self, screen: Screen) -> None:
         """Print it."""
-        screen.bench(self.rows, self.compared, self.ladders, self.curves)
+        screen.bench(self.rows, self._pairs, self.ladders, self.curves)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -94,37 +102,14 @@ class Result:
     def _repr_html_(self) -> str:
         if not self.rows:
             return f"<p>{self}</p>"
-        differing = varying([one.trial for one in self.rows])
-        axes = [name for name in Trial.model_fields if name in {*differing, *ALWAYS}]
+        axes = varying([one.trial for one in self.rows], ALWAYS)
         cells = [
-            {name: said(one.trial, name) for name in axes}
-            | {
-                "images/s": _figure(one.images_per_second),
-                "95 % interval": _between(one.low, one.high),
-                "status": one.status
-                if one.status == "ok"
-                else f"{one.status}: {one.record.reason}",
-            }
+            {name: written(getattr(one.trial, name)) for name in axes}
+            | cell_words(one, ("images_per_second", "between"))
+            | {"status": one.status if one.status == "ok" else f"{one.status}: {one.reason}"}
             for one in self.rows
         ]
         minded = dict.fromkeys(warning for one in self.rows for warning in one.warnings)
-        lines = [sentence(self.rows[a].trial, self.rows[b].trial, c) for a, b, c in self.compared]
+        lines = [pair.sentence for pair in self._pairs]
         lines += [f"mind: {warning}" for warning in minded]
-        return _table(cells) + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in one.values()) + "</tr>"
-        for one in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
-
-
-def _between(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+        return html_table(cells) + "".join(f"<p>{html.escape(line)}</p>" for line in lines)

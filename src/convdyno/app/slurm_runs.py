@@ -22,7 +22,7 @@ from convdyno.launch import slurm
 from convdyno.launch.collect import collect, taken, uncollected
 from convdyno.launch.slurm_order import Order, kinds, read_order, tasks_of
 from convdyno.launch.slurm_script import Errand, Surroundings
-from convdyno.report.words import noun
+from convdyno.report.format import noun
 from convdyno.results.jobs import Job, files_of, find_run, new_run, read_runs
 from convdyno.results.jobs import JobRun as JobRun
 from convdyno.results.record import new_record

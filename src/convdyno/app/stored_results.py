@@ -83,8 +83,8 @@ def merge(sources: Sequence[Path], out: Path) -> list[Merged]:
 
 def load(out: Path, where: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """The records of a folder as flat rows, and a sentence for each file that is none."""
-    from convdyno.report.flat import flat
-    from convdyno.report.rows import row
+    from convdyno.report.cell import cell_of
+    from convdyno.report.dataframe import flat
     from convdyno.results.select import select
     from convdyno.results.store import Store
 
@@ -93,7 +93,7 @@ def load(out: Path, where: Sequence[str]) -> tuple[list[dict[str, Any]], list[st
     kept: dict[str, dict[str, Any]] = {}
     found = []
     for record in store.records():
-        kept[record.id] = flat(row(record))
+        kept[record.id] = flat(cell_of(record))
         found.append(record.but(processes=()))
     return [kept[record.id] for record in select(found, where)], list(store.skipped)
 

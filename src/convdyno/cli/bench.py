@@ -72,15 +72,15 @@ def bench(
 
 def present(result: Result, as_json: bool, style: str = "convdyno") -> None:
     """Print what was measured, and write the files of its scaling curves."""
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
-    from convdyno.report.styles import STYLES
+    from convdyno.report.legacy import STYLES
 
     if as_json:
         typer.echo(to_json(result.document()))
     elif style in STYLES:
-        for one in result.rows:
-            typer.echo("\n".join(STYLES[style](one)))
+        for cell, record in zip(result.rows, result.records, strict=True):
+            typer.echo("\n".join(STYLES[style](cell, record)))
     else:
         result.show(Screen())
     files = result.write_curves()

@@ -33,8 +33,8 @@ def certify(
     each engine in a process of its own and compared with a float64 reference.
     """
     from convdyno.app.certification import certify
+    from convdyno.report.bench_json import certificates_document, to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import certificates_document, to_json
 
     found = []
     for certificate in certify(request):

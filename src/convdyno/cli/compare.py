@@ -30,16 +30,18 @@ def compare(request: CompareRequest, results: Folders = None, as_json: AsJson = 
     """
     from convdyno.app import Narrator
     from convdyno.app.comparison import compare
-    from convdyno.report.compared import document, tables
+    from convdyno.report.bench_json import to_json
+    from convdyno.report.compare_view import compare_document, tables
     from convdyno.report.console import MANY, Screen
-    from convdyno.report.document import to_json
-    from convdyno.report.words import UNPAIRED
+    from convdyno.report.format import UNPAIRED
 
     found = compare(request, Narrator())
     pairs = found.pairs
     if as_json:
         where = list(request.where)
-        typer.echo(to_json(document(found.axis, where, pairs, found.strangers, found.skipped)))
+        typer.echo(
+            to_json(compare_document(found.axis, where, pairs, found.strangers, found.skipped))
+        )
     else:
         screen = Screen()
         for title, table in tables(pairs):

@@ -31,8 +31,8 @@ def eval_(
     """Evaluate a checkpoint: top-1, top-5 and loss over every test image exactly once."""
     from convdyno.app import Narrator
     from convdyno.app.evaluation import evaluate
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
 
     done = evaluate(request, Narrator(quiet=as_json))
     trial = done.trial

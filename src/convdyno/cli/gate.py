@@ -38,8 +38,8 @@ def gate(
     """
     from convdyno.app import Narrator
     from convdyno.app.gates import gate
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
     from convdyno.report.gate import EXIT_CODES, floor_document, gate_document, overall
 
     found = gate(request, Narrator(quiet=as_json))

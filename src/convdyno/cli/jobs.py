@@ -45,8 +45,8 @@ AnyRun = Annotated[
 def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = False) -> None:
     """One line for each run; with RUN one for each of its jobs."""
     from convdyno.app.slurm_runs import chosen_runs, runs_document, standing, summary
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
 
     runs = chosen_runs(out, run, look=True)
     if as_json:
@@ -80,7 +80,7 @@ def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = Fal
     """Wait until every job of a run is over, and say how each ended."""
     from convdyno.app import Narrator
     from convdyno.app.slurm_runs import chosen_runs, runs_document, summary, wait
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
 
     (found,) = chosen_runs(out, run or "last")
     with while_jobs_go_on():
@@ -104,7 +104,7 @@ def cancel(
 ) -> None:
     """Cancel the jobs of a run that are not over; what they have measured can be collected."""
     from convdyno.app.slurm_runs import cancel
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
 
     found, cancelled = cancel(out, run, job or ())
     if as_json:
@@ -135,7 +135,7 @@ def submit_and_report(
 ) -> None:
     """Submit the cells of `bench` as jobs; wait for them and report, unless detached."""
     from convdyno.app.slurm_runs import runs_document, submit, submitted, wait, where
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
 
     run = submit(request, narrator)
     if not detach:

@@ -32,7 +32,7 @@ def list_(
         typer.echo(json.dumps({kind: rows}, indent=1))
         return
     from convdyno.report.console import Screen
-    from convdyno.report.words import quantity
+    from convdyno.report.format import quantity
 
     for row in rows:
         row |= {name: quantity(row[name]) for name in ("parameters", "macs") if name in row}

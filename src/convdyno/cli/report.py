@@ -31,7 +31,7 @@ def report(request: ReportRequest, results: Folders = None, as_json: AsJson = Fa
     """
     from convdyno.app import Narrator
     from convdyno.app.reporting import report
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
 
     forms = ("html", "svg", "png", "csv", "markdown", "bencher")
     if not as_json and not any(getattr(request, form) for form in forms):

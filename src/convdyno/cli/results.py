@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,11 +43,12 @@ def list_(out: Out = Path("results"), where: Where = None, as_json: AsJson = Fal
     from convdyno.app.stored_results import heads, records
 
     if as_json:
-        from convdyno.report.document import to_json
-        from convdyno.report.rows import row
+        from convdyno.report.bench_json import to_json
+        from convdyno.report.cell import cell_of
+        from convdyno.report.columns import cell_data
 
-        rows = [row(record) for record in records(out, where or (), Narrator())]
-        typer.echo(to_json({"records": [r.to_data() for r in rows]}))
+        cells = map(cell_of, records(out, where or (), Narrator()))
+        typer.echo(to_json({"records": [cell_data(cell) for cell in cells]}))
         return
     from convdyno.report.listing import lines
 
@@ -63,14 +63,14 @@ def show(
 ) -> None:
     """One record: everything that was measured, and how to repeat it."""
     from convdyno.app.stored_results import find_record
+    from convdyno.report.cell import cell_of
     from convdyno.report.console import Screen
-    from convdyno.report.rows import row
 
     record = find_record(out, record_id)
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
     else:
-        Screen().record(record, row(record))
+        Screen().record(record, cell_of(record))
 
 
 @app.command("csv", epilog=EXAMPLES)
@@ -88,18 +88,16 @@ def csv(
     from convdyno.app import Narrator
     from convdyno.app.files import write_file
     from convdyno.app.stored_results import records
-    from convdyno.report.csv import write_csv
-    from convdyno.report.rows import row
+    from convdyno.report.cell import cell_of
+    from convdyno.report.csv import as_csv, write_csv
 
-    rows = map(row, records(out, where or (), Narrator()))
+    cells = map(cell_of, records(out, where or (), Narrator()))
     if to is None:
-        write_csv(rows, sys.stdout)
+        write_csv(cells, sys.stdout)
         return
     if to.is_dir():
         to = to / f"{datetime.date.today()}-results.csv"
-    table = StringIO()
-    write_csv(rows, table)
-    write_file(to, table.getvalue())
+    write_file(to, as_csv(cells))
 
 
 @app.command("archive", epilog=EXAMPLES)
@@ -110,8 +108,8 @@ def archive(out: Out = Path("results"), where: Where = None, as_json: AsJson = F
     """
     from convdyno.app import Narrator
     from convdyno.app.stored_results import archive
-    from convdyno.report.document import to_json
-    from convdyno.report.words import noun
+    from convdyno.report.bench_json import to_json
+    from convdyno.report.format import noun
 
     done = archive(out, where or (), Narrator())
     if as_json:
@@ -144,7 +142,7 @@ def merge(
     time changes nothing.
     """
     from convdyno.app.stored_results import merge
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
 
     merged = merge(sources, out)
     if as_json:
@@ -168,7 +166,7 @@ def _merged_data(one: Merged) -> dict[str, Any]:
 
 
 def _merged_lines(one: Merged) -> list[str]:
-    from convdyno.report.words import noun
+    from convdyno.report.format import noun
 
     lines = [
         f"{one.source}: {noun(len(one.added), 'record')} added, {len(one.updated)} brought up to "

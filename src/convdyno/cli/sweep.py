@@ -58,8 +58,8 @@ def sweep(
 
 def _show(plan: SweepStanding, as_json: bool) -> None:
     """Every trial of the plan, in the order in which it would be run."""
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
     from convdyno.report.sweep import plan_document, plan_lines
     from convdyno.trial.words import bench_command
 
@@ -88,8 +88,8 @@ def _show(plan: SweepStanding, as_json: bool) -> None:
 
 def _report(done: SweepStanding, as_json: bool) -> None:
     """Print how everything stands, and end with the exit code that it deserves."""
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
     from convdyno.report.sweep import left_words, outcome_document, outcome_lines, outcome_table
 
     agenda, out = done.agenda, done.folder

@@ -46,7 +46,7 @@ def train(
     """
     from convdyno.app import Narrator
     from convdyno.app.training import train
-    from convdyno.report.document import to_json
+    from convdyno.report.bench_json import to_json
     from convdyno.report.training import Watcher, document, summary
 
     if sys.stderr.isatty():

@@ -33,8 +33,8 @@ def tune(
     """
     from convdyno.app import Narrator
     from convdyno.app.tuning import tune
+    from convdyno.report.bench_json import to_json
     from convdyno.report.console import Screen
-    from convdyno.report.document import to_json
 
     found = tune(request, Narrator(quiet=as_json))
     if as_json:

@@ -58,7 +58,7 @@ class Figure:
 
     section: str
     name: str
-    """Of its file."""
+    """The name of its file, without the ending."""
     title: str
     subtitle: str
     spec: Spec
@@ -148,7 +148,7 @@ def layered(layers: Sequence[Spec], height: int | Mapping[str, int], **more: Any
 
 
 def mark(kind: str, encoding: Mapping[str, Any], **style: Any) -> Spec:
-    """One layer."""
+    """One layer of a chart: a kind of mark and what it shows."""
     return {"mark": {"type": kind, **style}, "encoding": dict(encoding)}
 
 

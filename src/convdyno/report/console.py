@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from convdyno.report.columns import aligned
-from convdyno.report.document import Compared, differing
+from convdyno.report.cell import Cell
+from convdyno.report.columns import HEADLINE, cell_words
+from convdyno.report.comparisons import Pair, differing, price_of_keras
+from convdyno.report.format import (
+    MODES,
+    UNPAIRED,
+    gmac,
+    noun,
+    percent,
+    quantity,
+    ranges,
+    rate,
+    said,
+    size,
+    span,
+    varying,
+    written,
+)
 from convdyno.report.ladders import Climbed
-from convdyno.report.rows import Row, describe
 from convdyno.report.scaling import Curve
-from convdyno.report.words import UNPAIRED, gmac, noun, percent, quantity, ranges, rate, span
+from convdyno.report.text_table import aligned
 from convdyno.results.certificate import TOLERANCES, Certificate
 from convdyno.results.record import Rank, Record
-from convdyno.stats.compare import Comparison
-from convdyno.stats.rounds_of_record import took_turns
 from convdyno.terminal import commands, visible
 from convdyno.trial.spec import Trial
 
@@ -78,50 +91,49 @@ class Screen:
         """One line that says what a network is."""
         self.line(
             f"{name}: {gmac(macs)} forward, {quantity(parameters)} parameters, "
-            f"{_by(image)} -> {classes} classes",
+            f"{written(tuple(image))} -> {classes} classes",
             style="bold",
         )
 
     def bench(
         self,
-        rows: Sequence[Row],
-        compared: Sequence[Compared],
+        cells: Sequence[Cell],
+        compared: Sequence[Pair],
         ladders: Sequence[Climbed] = (),
         curves: Sequence[Curve] = (),
     ) -> None:
         """The outcome of a benchmark: what was run, how fast, what is faster, what to mind."""
-        self._conditions(rows)
-        self.table([_headline(row, rows) for row in rows])
-        measured = [row for row in rows if row.headline is not None]
+        names = _names(cells)
+        measured = [cell for cell in cells if cell.headline is not None]
+        self._conditions(cells)
+        self.table(_headlines(cells))
         if measured:
             self.line()
-        for row in measured:
-            self.line(f"{_name(row, rows)}: {describe(row)}")
+        for cell in measured:
+            self.line(f"{names[cell.id]}: {describe(cell)}")
         if compared:
-            self.line()
-        apart = [
-            found.ratio is not None and not took_turns(rows[a].record, rows[b].record)
-            for a, b, found in compared
-        ]
-        for (a, b, found), unpaired in zip(compared[:MOST_COMPARISONS], apart, strict=False):
-            told = sentence(rows[a].trial, rows[b].trial, found)
-            self.line(f"{told} (unpaired)" if unpaired else told)
-        if len(compared) > MOST_COMPARISONS:
-            self.line(f"({len(compared) - MOST_COMPARISONS} more comparisons with --json)")
-        if any(apart):
-            self.line(f"unpaired: {UNPAIRED}")
-        for a, b, found in compared:
-            if price := price_of_keras(rows[a].trial, rows[b].trial, found):
-                self.line(price)
-        if compared:
-            self._differences(measured, rows)
+            self._compared(compared)
+            self._differences(measured, names)
         for ladder in ladders:
             self.line()
             for text in ladder.lines():
                 self.line(text)
         for curve in curves:
             self._curve(curve, curves)
-        self._problems(rows)
+        self._problems(cells, names)
+
+    def _compared(self, pairs: Sequence[Pair]) -> None:
+        """The first ratios in words, and what to know of them."""
+        unpaired = [pair.found.ratio is not None and not pair.paired for pair in pairs]
+        self.line()
+        for pair, apart in zip(pairs[:MOST_COMPARISONS], unpaired, strict=False):
+            self.line(f"{pair.sentence} (unpaired)" if apart else pair.sentence)
+        if len(pairs) > MOST_COMPARISONS:
+            self.line(f"({len(pairs) - MOST_COMPARISONS} more comparisons with --json)")
+        if any(unpaired):
+            self.line(f"unpaired: {UNPAIRED}")
+        for price in filter(None, map(price_of_keras, pairs)):
+            self.line(price)
 
     def certificate(self, certificate: Certificate) -> None:
         """Whether engines compute the same network, and how far they are from the reference."""
@@ -168,26 +180,10 @@ class Screen:
             for count, truth, answer in sorted(pairs, reverse=True)[:MOST_COMPARISONS]:
                 self.line(f"{noun(count, 'image')} of {truth!r} taken for {answer!r}")
 
-    def results(self, rows: Sequence[Row]) -> None:
-        """One line a record."""
-        self.table(
-            [
-                {
-                    "record": row.id,
-                    "trial": row.trial.label,
-                    "status": row.status,
-                    "images/s": rate(row.images_per_second),
-                    "95 % interval": _interval(row),
-                    "rounds": row.rounds,
-                }
-                for row in rows
-            ]
-        )
-
-    def record(self, record: Record, row: Row) -> None:
+    def record(self, record: Record, cell: Cell) -> None:
         """One record in full."""
         self.line(f"{record.id}, {record.created}, convdyno {record.convdyno}")
-        self.bench([row], [])
+        self.bench([cell], [])
         self.line()
         flags = (record.settings or {}).get("flags", {})
         if flags:
@@ -198,7 +194,7 @@ class Screen:
                 for b in process.blocks
             )
             self.line(f"round {process.round + 1}, ms per step in each block: {' '.join(times)}")
-        if row.contaminated:
+        if cell.contaminated:
             self.line("(* disturbed by other work)")
         for rank in record.processes[-1].ranks if record.processes else ():
             self.line(_rank(rank))
@@ -229,142 +225,125 @@ class Screen:
         if not minds:
             self.line("nothing was found that would disturb a measurement", style="green")
 
-    def _conditions(self, rows: Sequence[Row]) -> None:
-        """What all rows have in common: networks, machine, settings."""
-        networks = {row.network.digest: row for row in rows if row.network is not None}
-        for row in networks.values():
-            facts = row.network
+    def _conditions(self, cells: Sequence[Cell]) -> None:
+        """What all cells have in common: networks, machine, settings."""
+        networks = {cell.network.digest: cell for cell in cells if cell.network is not None}
+        for cell in networks.values():
+            facts = cell.network
             assert facts is not None
             self.network(
-                row.trial.network, facts.image, facts.classes, facts.parameters, facts.macs
+                cell.trial.network, facts.image, facts.classes, facts.parameters, facts.macs
             )
-        for text in dict.fromkeys(_setting(row) for row in networks.values()):
+        for text in dict.fromkeys(map(_setting, networks.values())):
             self.line(text)
         if networks:
             self.line()
 
     def _curve(self, curve: Curve, curves: Sequence[Curve]) -> None:
         """What more devices bring, and what limits them."""
-        axes = {name for other in curves for name in curve.work.differs_in(other.work)} - {"batch"}
-        names = [name for name in type(curve.work).model_fields if name in axes - {"scaling"}]
-        which = "".join(f"{_axis(curve.work, name)}, " for name in names)
+        names = varying([other.work for other in curves])
+        which = "".join(
+            f"{said(curve.work, name)}, " for name in names if name not in ("batch", "scaling")
+        )
         self.line()
         self.line(f"{which}{curve.scaling}", style="bold")
         self.table(curve.table())
         for text in curve.sentences():
             self.line(text)
 
-    def _differences(self, measured: Sequence[Row], rows: Sequence[Row]) -> None:
+    def _differences(self, measured: Sequence[Cell], names: Mapping[str, str]) -> None:
         """Conditions that the cells did not share, because each engine chose its own."""
-        for name, values in differing([row.record for row in measured]).items():
-            cells: dict[str, list[str]] = {}
-            for row, value in zip(measured, values, strict=True):
-                cells.setdefault(_cell(value), []).append(_name(row, rows))
-            told = "; ".join(f"{value}: {', '.join(names)}" for value, names in cells.items())
+        for name, values in differing(measured).items():
+            found: dict[str, list[str]] = {}
+            for cell, value in zip(measured, values, strict=True):
+                found.setdefault(_cell(value), []).append(names[cell.id])
+            told = "; ".join(f"{value}: {', '.join(cells)}" for value, cells in found.items())
             self.line(f"conditions that differ, {name}: {told}")
 
-    def _problems(self, rows: Sequence[Row]) -> None:
-        cells: dict[str, list[str]] = {}
-        for row in rows:
-            for warning in row.warnings:
-                cells.setdefault(f"mind: {warning}", []).append(_name(row, rows))
-        failed = [row for row in rows if row.status != "ok"]
-        if cells or failed:
+    def _problems(self, cells: Sequence[Cell], names: Mapping[str, str]) -> None:
+        found: dict[str, list[str]] = {}
+        for cell in cells:
+            for warning in cell.warnings:
+                found.setdefault(f"mind: {warning}", []).append(names[cell.id])
+        failed = [cell for cell in cells if cell.status != "ok"]
+        if found or failed:
             self.line()
-        for text, names in cells.items():
-            where = "" if len(names) == len(rows) else f" ({'; '.join(names)})"
+        for text, of in found.items():
+            where = "" if len(of) == len(cells) else f" ({'; '.join(of)})"
             self.line(text + where, style="yellow")
-        for row in failed:
-            self.line(f"{_name(row, rows)}: {row.status}: {row.record.reason}", style="red")
+        for cell in failed:
+            self.line(f"{names[cell.id]}: {cell.status}: {cell.reason}", style="red")
 
 
-def sentence(a: Trial, b: Trial, found: Comparison) -> str:
-    """A comparison in words."""
-    axes = a.differs_in(b)
-    names = [", ".join(_axis(trial, name) for name in axes) or trial.label for trial in (a, b)]
-    rest = [
-        _axis(a, name) for name in ("network", "mode", "precision", "batch") if name not in axes
+def describe(cell: Cell) -> str:
+    """A cell's lesser figures in one line."""
+    parts = [f"step {span(cell.step_seconds)}"]
+    jitter = cell.legacy.speed_jitter
+    if jitter is not None and cell.images_per_second:
+        parts.append(f"jitter {percent(jitter / cell.images_per_second)}")
+    if (times := cell.latency) is not None:
+        shown = [(name, getattr(times, f"{name}_seconds")) for name in ("p50", "p90", "p99")]
+        parts.append(", ".join(f"{name} {span(value)}" for name, value in shown if value))
+    if cell.import_seconds is not None and cell.build_seconds is not None:
+        parts.append(f"import {span(cell.import_seconds)}, build {span(cell.build_seconds)}")
+    if cell.compile_seconds:
+        parts.append(f"first step {span(cell.compile_seconds)} longer than a step")
+    if cell.share_of_peak is not None:
+        parts.append(
+            f"{percent(cell.share_of_peak)} of the {quantity(cell.peak_flops or 0, 'FLOP/s')} "
+            f"({cell.trial.precision}) measured here"
+        )
+    if cell.wait_share is not None:
+        parts.append(f"{percent(cell.wait_share)} of the time waiting for data")
+    if cell.memory_bytes:
+        largest = " in the largest rank" if cell.trial.devices > 1 else ""
+        parts.append(f"{size(cell.memory_bytes)} of memory{largest}")
+    parts += _energy_words(cell)
+    parts.append(f"{noun(cell.rounds, 'round')}, {noun(cell.blocks, 'block')}")
+    return ", ".join(parts)
+
+
+def _energy_words(cell: Cell) -> list[str]:
+    energy = cell.energy
+    if energy is not None and energy.reason:
+        return [f"energy unavailable ({energy.reason.partition(':')[0]})"]
+    if energy is None or cell.joules is None or cell.images_per_joule is None:
+        return []
+    counted = f"{quantity(cell.joules, 'J')} by {', '.join(energy.counted)}"
+    return [f"{rate(cell.images_per_joule)} images/J ({counted})"]
+
+
+def _headlines(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """A row for each cell: what tells it from the others, and its figures."""
+    varied = varying([cell.trial for cell in cells])
+    first = ["network"] if "network" in varied else []
+    first += ["engine", "precision"]
+    first += ["devices"] if any(cell.trial.devices > 1 for cell in cells) else []
+    first += ["batch", "global_batch"]
+    rest = sorted(set(varied) - set(first))
+    return [
+        cell_words(cell, first)
+        | {name: written(getattr(cell.trial, name)) for name in rest}
+        | cell_words(cell, HEADLINE)
+        for cell in cells
     ]
-    if a.devices > 1:
-        rest.append(f"{a.devices} devices")
-    place = f" ({', '.join(rest)})"
-    if found.ratio is None:
-        return f"{names[0]} and {names[1]}{place}: {found.reason}"
-    ratio = f"{found.ratio:.3f} times the images/s"
-    if found.low is None or found.high is None:
-        return f"{names[0]} has {ratio} of {names[1]}{place}: undecided; {found.reason}"
-    interval = f"[{found.low:.3f}, {found.high:.3f}]"
-    words = {
-        "faster": f"{names[0]} is faster than {names[1]}{place}: {ratio} {interval}",
-        "slower": f"{names[0]} is slower than {names[1]}{place}: {ratio} {interval}",
-        "equivalent": f"{names[0]} and {names[1]} are equivalent{place}: {ratio} {interval}",
-        "undecided": f"{names[0]} and {names[1]} are undecided{place}: {ratio} {interval}",
-    }
-    return words[found.verdict]
 
 
-def price_of_keras(a: Trial, b: Trial, found: Comparison) -> str:
-    """What Keras adds to a step of the framework under it, where two cells differ in just that."""
-    if found.ratio is None or found.low is None or found.high is None:
-        return ""
-    ratio, low, high = found.ratio, found.low, found.high
-    if a.engine == f"keras/{b.engine}":
-        ratio, low, high = 1 / ratio, 1 / high, 1 / low
-        a, b = b, a
-    if b.engine != f"keras/{a.engine}":
-        return ""
-    more, least, most = (100 * (times - 1) for times in (ratio, low, high))
-    many = f" on each of {a.devices} devices" if a.devices > 1 else ""
-    return (
-        f"the price of Keras on {a.engine} ({a.precision}, batch {a.batch}{many}): "
-        f"{more:+.1f} % [{least:+.1f}, {most:+.1f}] time a step"
-    )
+def _names(cells: Sequence[Cell]) -> dict[str, str]:
+    """What tells each cell from the others, or its engine and precision when it is alone."""
+    names = varying([cell.trial for cell in cells]) or ["engine", "precision"]
+    return {cell.id: ", ".join(said(cell.trial, name) for name in names) for cell in cells}
 
 
-def _headline(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
-    trial = row.trial
-    several = {name for other in rows for name in trial.differs_in(other.trial)}
-    shown: dict[str, Any] = {"network": trial.network} if "network" in several else {}
-    shown |= {"engine": trial.engine, "precision": trial.precision}
-    if any(other.trial.devices > 1 for other in rows):
-        shown["devices"] = trial.devices
-    shown |= {"batch": trial.batch, "global batch": trial.global_batch}
-    shown |= {name: _axis(trial, name, bare=True) for name in sorted(several - shown.keys())}
-    return shown | {
-        "images/s": rate(row.images_per_second),
-        "95 % interval": _interval(row),
-        "of peak": percent(row.share_of_peak),
-        "first step": span(row.first_step_seconds),
-        "memory": quantity(row.memory_bytes, "B") if row.memory_bytes else "-",
-        "status": row.status,
-    }
-
-
-def _name(row: Row, rows: Sequence[Row]) -> str:
-    """What tells a row from the others, or its engine and precision when it is alone."""
-    axes = {name for other in rows for name in row.trial.differs_in(other.trial)}
-    names = [name for name in type(row.trial).model_fields if name in axes]
-    return ", ".join(_axis(row.trial, name) for name in names or ("engine", "precision"))
-
-
-def _axis(trial: Trial, name: str, *, bare: bool = False) -> str:
-    value = getattr(trial, name)
-    if name in ("network", "engine", "mode", "precision", "data") or bare:
-        return _by(value) if isinstance(value, tuple) else str(value)
-    return f"{name.replace('_', ' ')} {_by(value) if isinstance(value, tuple) else value}"
-
-
-def _setting(row: Row) -> str:
-    record = row.record
-    settings = record.settings or {}
-    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    mode = {"train": "training", "infer": "inference"}[row.trial.mode]
+def _setting(cell: Cell) -> str:
+    settings = cell.settings
+    versions = ", ".join(f"{name} {version}" for name, version in cell.versions.items())
     data = {
         "synthetic": "synthetic data on the device",
         "synthetic-host": "synthetic data fed by the host",
-    }
+    }.get(cell.trial.data, cell.trial.data)
     return (
-        f"{mode}, {data.get(row.trial.data, row.trial.data)}; {settings.get('device_name')}, "
+        f"{MODES[cell.trial.mode]}, {data}; {settings.get('device_name')}, "
         f"{noun(settings.get('threads', 1), 'thread')}, layout {settings.get('layout')}; {versions}"
     )
 
@@ -381,15 +360,11 @@ def _rank(rank: Rank) -> str:
     return ", ".join(parts)
 
 
-def _interval(row: Row) -> str:
-    return "-" if row.low is None else f"{rate(row.low)} to {rate(row.high)}"
-
-
 def _machine(machine: dict[str, Any]) -> str:
     return (
         f"{machine['host']}: {machine['cpu']}, {machine['cores_usable']} of "
         f"{noun(machine['cores_logical'], 'core')} usable, "
-        f"{quantity(machine['memory_bytes'], 'B')} of memory, {machine['system']}"
+        f"{size(machine['memory_bytes'])} of memory, {machine['system']}"
     )
 
 
@@ -408,10 +383,6 @@ def _peak(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]
         "copy": quantity(row["copy"], "B/s") if "copy" in row else "-",
         "": verdict,
     }
-
-
-def _by(sizes: Sequence[int]) -> str:
-    return "x".join(map(str, sizes))
 
 
 def _cell(value: Any) -> str:

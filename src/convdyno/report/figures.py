@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from convdyno.report.cell import Cell
 from convdyno.report.charts import (
     GREY,
     ROW,
@@ -26,15 +27,13 @@ from convdyno.report.charts import (
     tooltip,
     words,
 )
-from convdyno.report.content import Content, labels_of
-from convdyno.report.entries import Entry
 from convdyno.report.figures_accuracy import accuracy_figures
 from convdyno.report.figures_place import Place, place_figure
 from convdyno.report.figures_ratios import ratio_figure
 from convdyno.report.figures_roofline import Activations, roofline_figures
 from convdyno.report.figures_scaling import ladder_figures, scaling_figures
-from convdyno.report.scaling import Curve
-from convdyno.report.words import noun, rate
+from convdyno.report.format import around, labels_of, noun
+from convdyno.report.report_model import ReportModel
 from convdyno.stats.rounds import Floats
 from convdyno.trial.spec import Trial
 
@@ -47,49 +46,49 @@ MOST_BLOCKS = 40
 
 
 def figures(
-    content: Content, activations: Activations = lambda trial, digest: None
+    report: ReportModel, activations: Activations = lambda trial, digest: None
 ) -> list[Figure]:
     """All charts that there is something to show in, in the order of the report."""
-    numbers = {cell.id: number for number, cell in enumerate(content.cells)}
-    places = _places(_beside_curves(content))
+    numbers = {cell.id: number for number, cell in enumerate(report.cells)}
+    places = _places(_beside_curves(report))
     found = [
         *(one for place, cells in places for one in _throughput(place, cells, numbers)),
-        *(ratio_figure(family, numbers) for family in content.families),
-        *scaling_figures(content, numbers),
-        *ladder_figures(content, numbers),
-        *roofline_figures(content, numbers, activations),
+        *(ratio_figure(family, numbers) for family in report.families),
+        *scaling_figures(report, numbers),
+        *ladder_figures(report, numbers),
+        *roofline_figures(report, numbers, activations),
         *(_blocks(place, cells, numbers) for place, cells in places),
-        *accuracy_figures(content.gathered.trainings),
+        *accuracy_figures(report.gathered.trainings),
     ]
     return list(_with_own_names(figure for figure in found if figure is not None))
 
 
-def _beside_curves(content: Content) -> list[Entry]:
+def _beside_curves(report: ReportModel) -> list[Cell]:
     """The newest cells, without those of several devices that a scaling chart shows."""
     shown = {
-        found.entries[point.cell].id
-        for found in content.curves
-        if isinstance(found.what, Curve) and (found.what.baseline or len(found.what.points) > 1)
-        for point in found.what.points
+        point.cell.id
+        for curve in report.curves
+        if curve.baseline or len(curve.points) > 1
+        for point in curve.points
     }
-    return [cell for cell in content.latest if cell.id not in shown]
+    return [cell for cell in report.latest if cell.id not in shown]
 
 
-def _places(latest: Sequence[Entry]) -> list[tuple[Place, list[Entry]]]:
+def _places(latest: Sequence[Cell]) -> list[tuple[Place, list[Cell]]]:
     """The measured cells by what one chart can hold; the newest if there are too many."""
-    found: dict[Place, list[Entry]] = {}
-    for entry in latest:
-        if entry.trial.rung == "source":
-            place = entry.trial.network, entry.trial.mode, entry.machine
-            found.setdefault(place, []).append(entry)
+    found: dict[Place, list[Cell]] = {}
+    for cell in latest:
+        if cell.trial.rung == "source":
+            place = cell.trial.network, cell.trial.mode, cell.machine
+            found.setdefault(place, []).append(cell)
     newest = sorted(found, key=lambda place: max(e.created for e in found[place]), reverse=True)
     shown = set(newest[:MOST_PLACES])
     return [(place, cells) for place, cells in found.items() if place in shown]
 
 
-def _throughput(place: Place, cells: Sequence[Entry], numbers: dict[str, int]) -> Iterator[Figure]:
+def _throughput(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Iterator[Figure]:
     """Images per second by batch; one bar for each cell that was measured with one batch alone."""
-    series: dict[Trial, list[Entry]] = {}
+    series: dict[Trial, list[Cell]] = {}
     for cell in cells:
         series.setdefault(cell.trial.model_copy(update={"batch": 1}), []).append(cell)
     single = [points[0] for points in series.values() if len(points) == 1]
@@ -100,9 +99,9 @@ def _throughput(place: Place, cells: Sequence[Entry], numbers: dict[str, int]) -
         yield _bars(place, single, numbers)
 
 
-def _lines(place: Place, series: Mapping[Trial, list[Entry]], numbers: dict[str, int]) -> Figure:
+def _lines(place: Place, series: Mapping[Trial, list[Cell]], numbers: dict[str, int]) -> Figure:
     """A line for each setting: engines by colour, the rest by dashes."""
-    best = sorted(series, key=lambda trial: -max(p.rate or 0 for p in series[trial]))
+    best = sorted(series, key=lambda trial: -max(p.images_per_second or 0 for p in series[trial]))
     shown = best[:MOST_SERIES]
     rests = labels_of([trial.model_copy(update={"engine": ""}) for trial in shown])
     values: Values = [
@@ -139,9 +138,9 @@ def _lines(place: Place, series: Mapping[Trial, list[Entry]], numbers: dict[str,
     return place_figure("throughput", place, "by batch", spec, values, cells, notes)
 
 
-def _bars(place: Place, cells: Sequence[Entry], numbers: dict[str, int]) -> Figure:
-    """One bar a cell."""
-    shown = sorted(cells, key=lambda cell: -(cell.rate or 0))[:MOST_ROWS]
+def _bars(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Figure:
+    """Images per second as a bar for each cell, the fastest first."""
+    shown = sorted(cells, key=lambda cell: -(cell.images_per_second or 0))[:MOST_ROWS]
     values = [
         {"row": row, "label": label, "engine": cell.trial.engine, "cell": numbers[cell.id]}
         | _rate(cell)
@@ -167,7 +166,7 @@ def _bars(place: Place, cells: Sequence[Entry], numbers: dict[str, int]) -> Figu
     return place_figure("throughput", place, "", spec, values, cells, notes)
 
 
-def _blocks(place: Place, cells: Sequence[Entry], numbers: dict[str, int]) -> Figure:
+def _blocks(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Figure:
     """How much blocks vary within each process, and processes from each other."""
     newest = sorted(cells, key=lambda cell: cell.created, reverse=True)[:MOST_BLOCK_CELLS]
     shown = [cell for cell in cells if cell in newest]
@@ -175,10 +174,10 @@ def _blocks(place: Place, cells: Sequence[Entry], numbers: dict[str, int]) -> Fi
     row = 0
     for cell, label in zip(shown, labels_of([cell.trial for cell in shown]), strict=True):
         values.append({"row": row, "label": label, "cell": numbers[cell.id]})
-        for number, taken in cell.rounds.items():
+        for number, taken in cell.measured.items():
             row += 1
             about = {"row": row, "cell": numbers[cell.id], "process": str(number + 1)}
-            rates = taken.images / taken.seconds / (cell.rate or 1.0) * 100 - 100
+            rates = taken.images / taken.seconds / (cell.images_per_second or 1.0) * 100 - 100
             clean = rates[taken.used]
             values.append(about | {"median": round(float(np.median(clean)), 3)})
             values += [about | {"off": round(float(off), 3), "kind": "clean"}
@@ -220,11 +219,10 @@ def _thinned(rates: Floats) -> Floats:
     return found
 
 
-def _rate(cell: Entry) -> dict[str, Any]:
+def _rate(cell: Cell) -> dict[str, Any]:
     found = cell.headline
     assert found is not None
-    known = found.low is not None and found.high is not None
-    told = rate(found.estimate) + (f" [{rate(found.low)}, {rate(found.high)}]" if known else "")
+    told = around(found.estimate, found.low, found.high)
     return {"rate": found.estimate, "low": found.low, "high": found.high, "told": told}
 
 

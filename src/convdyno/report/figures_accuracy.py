@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from convdyno.report.cells import TrainingRun
 from convdyno.report.charts import GREY, Figure, Values, coloured, layered, mark, quantity, tooltip
-from convdyno.report.entries import TrainingRun
-from convdyno.report.words import noun, percent
+from convdyno.report.format import noun, percent, said, varying
 
 
 def accuracy_figures(trainings: Sequence[TrainingRun]) -> Iterator[Figure]:
@@ -56,15 +56,6 @@ def accuracy_figures(trainings: Sequence[TrainingRun]) -> Iterator[Figure]:
 
 def _run_labels(runs: Sequence[TrainingRun]) -> list[str]:
     """What tells runs of one network apart, but for their seed."""
-    trainings = [run.record.training for run in runs]
-    first = trainings[0].trial
-    names = {n for one in trainings for n in one.trial.differs_in(first)} - {"seed", "optimiser"}
-    names |= {"engine"}
-    return [
-        ", ".join(
-            str(value) if name in ("engine", "precision") else f"{name.replace('_', ' ')} {value}"
-            for name, value in one.trial.__dict__.items()
-            if name in names
-        )
-        for one in trainings
-    ]
+    trials = [run.record.training.trial for run in runs]
+    names = [name for name in varying(trials, ("engine",)) if name not in ("seed", "optimiser")]
+    return [", ".join(said(trial, name) for name in names) for trial in trials]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from convdyno.report.cell import Cell
 from convdyno.report.charts import Figure, Spec, Values
-from convdyno.report.content import settings_of
-from convdyno.report.entries import Entry
+from convdyno.report.format import MODES, settings_of
 
 Place = tuple[str, str, str]
 """A network, a mode, a machine: what one chart is about."""
-MODES = {"train": "training", "infer": "inference"}
 
 
 def place_figure(
-    section: str, place: Place, what: str, spec: Spec, values: Values, cells: Sequence[Entry],
+    section: str, place: Place, what: str, spec: Spec, values: Values, cells: Sequence[Cell],
     notes: Sequence[str] = (),
 ) -> Figure:  # fmt: skip
     """A chart about a network and a mode on a machine."""

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from convdyno.report.charts import GREY, ROW, Figure, layered, mark, quantity, tooltip, words
-from convdyno.report.compared import ratio_words
-from convdyno.report.content import Family
+from convdyno.report.comparisons import Pair
 from convdyno.report.figures_place import place_figure
-from convdyno.report.pairs import Pair
-from convdyno.report.words import noun
+from convdyno.report.format import UNPAIRED, around, noun, ratio, said, varying
+from convdyno.report.report_model import Family
 
 EQUIVALENT = 0.01
 VERDICTS = {"faster": "#2da44e", "slower": "#d1435b", "equivalent": "#1f6feb", "undecided": GREY}
@@ -59,10 +58,7 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
     )  # fmt: skip
     notes = [f"{noun(family.left_out, 'more pair', 'more pairs')}: `convdyno compare` shows all"]
     if any(not pair.paired for pair in shown):
-        notes.append(
-            "a hollow point is unpaired: its two cells were measured in different runs, and how "
-            "the machine changed in between was not seen"
-        )
+        notes.append(f"a hollow point is unpaired: its two cells were {UNPAIRED}")
     refused = dict.fromkeys(p.found.reason for p in family.pairs if p.found.ratio is None)
     place = family.network, family.mode, family.machine
     return place_figure(
@@ -73,11 +69,10 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
 
 def _ratio(pair: Pair, row: int, label: str, numbers: dict[str, int]) -> dict[str, Any]:
     found = pair.found
-    ratio, interval = ratio_words(pair)
     return {
         "row": row, "label": label, "ratio": found.ratio, "low": found.low, "high": found.high,
         "verdict": found.verdict, "how": pair.how, "rounds": found.rounds,
-        "told": f"{ratio} [{interval.replace(' to ', ', ')}]" if found.low else ratio,
+        "told": around(found.ratio, found.low, found.high, ratio),
         "level": f"{100 * found.level:.3g} %" if found.level else "no interval: one round",
         "cell": numbers[pair.a.id], "cell2": numbers[pair.b.id],
     }  # fmt: skip
@@ -88,19 +83,15 @@ def _pair_labels(pairs: Sequence[Pair]) -> list[str]:
     plain = [pair.a.trial.model_copy(update={pair.axis: getattr(pairs[0].a.trial, pair.axis)})
         for pair in pairs]  # fmt: skip
     axes = {pair.axis for pair in pairs}
-    names = {name for trial in plain for name in trial.differs_in(plain[0])} | (
-        axes if len(axes) > 1 else set()
-    )
+    names = varying(plain, axes if len(axes) > 1 else ())
     found = []
     for pair in pairs:
-        rest = [
-            str(value) if name in ("engine", "precision") else f"{name.replace('_', ' ')} {value}"
-            for name, value in pair.a.trial.__dict__.items()
-            if name in names and name not in (pair.axis, "optimiser")
-        ]
-        a, b = pair.values
+        trial = pair.a.trial
+        rest = [said(trial, name) for name in names if name not in (pair.axis, "optimiser")]
         axis = "" if pair.axis in ("engine", "precision") else f"{pair.axis.replace('_', ' ')} "
-        found.append(" · ".join([f"{axis}{a} / {b}", *([", ".join(rest)] if rest else [])]))
+        found.append(
+            " · ".join(filter(None, [f"{axis}{' / '.join(pair.values)}", ", ".join(rest)]))
+        )
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
+from convdyno.report.cell import TRAINING_FORWARDS, Cell
 from convdyno.report.charts import (
     GREY,
     ROW,
@@ -17,11 +18,9 @@ from convdyno.report.charts import (
     tooltip,
     words,
 )
-from convdyno.report.content import Content, labels_of
-from convdyno.report.entries import Entry
-from convdyno.report.rows import TRAINING_FORWARDS
-from convdyno.report.words import percent
-from convdyno.report.words import quantity as in_words
+from convdyno.report.format import labels_of, percent
+from convdyno.report.format import quantity as in_words
+from convdyno.report.report_model import ReportModel
 from convdyno.trial.spec import Trial
 
 Activations = Callable[[Trial, str], int | None]
@@ -33,14 +32,12 @@ BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 
 
 def roofline_figures(
-    content: Content, numbers: dict[str, int], activations: Activations
+    report: ReportModel, numbers: dict[str, int], activations: Activations
 ) -> Iterator[Figure]:
     """What was reached of what the device can do, one chart a machine."""
-    able = [
-        cell for cell in content.latest if cell.flops and cell.peaks.keys() & {"matmul", "conv"}
-    ]
+    able = [cell for cell in report.latest if cell.flops and cell.peaks.keys() & {"matmul", "conv"}]
     for machine, group in groupby(sorted(able, key=lambda c: c.machine), lambda c: c.machine):
-        best: dict[tuple[str, ...], Entry] = {}
+        best: dict[tuple[str, ...], Cell] = {}
         for cell in group:
             trial = cell.trial
             key = trial.network, trial.engine, trial.mode, trial.precision
@@ -54,7 +51,7 @@ def roofline_figures(
             yield _shares(machine, cells[:MOST_ROWS], numbers)
 
 
-def _intensity(cell: Entry, activations: Activations) -> float | None:
+def _intensity(cell: Cell, activations: Activations) -> float | None:
     """Floating-point operations for each byte that would move if nothing stayed in a cache.
 
     Every layer's output is written once and read once, and the weights are read once a step; a
@@ -70,7 +67,7 @@ def _intensity(cell: Entry, activations: Activations) -> float | None:
 
 
 def _roofline(
-    machine: str, points: Sequence[tuple[Entry, float]], numbers: dict[str, int]
+    machine: str, points: Sequence[tuple[Cell, float]], numbers: dict[str, int]
 ) -> Figure:
     engines = sorted({cell.trial.engine for cell, _ in points})
     tops = {
@@ -114,7 +111,7 @@ def _roofline(
     )  # fmt: skip
 
 
-def _roofs(points: Sequence[tuple[Entry, float]]) -> tuple[Values, Values]:
+def _roofs(points: Sequence[tuple[Cell, float]]) -> tuple[Values, Values]:
     """The roof of each precision: a slope of what memory gives, then what arithmetic gives."""
     intensities = [x for _, x in points]
     roofs: Values = []
@@ -134,7 +131,7 @@ def _roofs(points: Sequence[tuple[Entry, float]]) -> tuple[Values, Values]:
     return roofs, labels
 
 
-def _shares(machine: str, cells: Sequence[Entry], numbers: dict[str, int]) -> Figure:
+def _shares(machine: str, cells: Sequence[Cell], numbers: dict[str, int]) -> Figure:
     """The share of the peak alone, for networks whose traffic is not known."""
     ordered = sorted(cells, key=lambda cell: -(cell.share_of_peak or 0))
     labels = labels_of([cell.trial for cell in ordered])

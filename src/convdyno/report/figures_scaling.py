@@ -8,6 +8,7 @@ from typing import Any
 from convdyno.report.charts import (
     COLOURS,
     GREY,
+    ROW,
     Figure,
     Spec,
     Values,
@@ -17,10 +18,9 @@ from convdyno.report.charts import (
     tooltip,
     words,
 )
-from convdyno.report.content import Content, Found
-from convdyno.report.ladders import Climbed, with_interval
+from convdyno.report.format import MODES, noun, percent, rate, share
+from convdyno.report.report_model import ReportModel
 from convdyno.report.scaling import Curve, Point
-from convdyno.report.words import percent, rate
 
 IDEAL = "ideal"
 MOST_CURVES = 12
@@ -38,18 +38,17 @@ PARTS = {
 """Of a step, with their colours."""
 
 
-def scaling_figures(content: Content, numbers: Mapping[str, int]) -> Iterator[Figure]:
+def scaling_figures(report: ReportModel, numbers: Mapping[str, int]) -> Iterator[Figure]:
     """A chart for each curve."""
-    for found in content.curves[:MOST_CURVES]:
-        assert isinstance(found.what, Curve)
-        yield scaling_figure(found.what, [numbers[entry.id] for entry in found.entries])
+    for curve in report.curves[:MOST_CURVES]:
+        yield scaling_figure(curve, numbers)
 
 
-def scaling_figure(curve: Curve, cells: Sequence[int] | None = None) -> Figure:
+def scaling_figure(curve: Curve, numbers: Mapping[str, int] | None = None) -> Figure:
     """Images per second by devices, with 95 % intervals, efficiencies and the ideal line."""
     ordered = sorted(curve.lines.items(), key=lambda line: line[0] != "default")
     lines = {_line_name(curve, kind): points for kind, points in ordered}
-    values = [_point(point, line, cells) for line, points in lines.items() for point in points]
+    values = [_point(point, line, numbers) for line, points in lines.items() for point in points]
     counts = sorted({0, *(value["devices"] for value in values)})
     entries = [*lines, IDEAL][: len(lines) + (curve.baseline is not None)]
     x = quantity(
@@ -95,28 +94,27 @@ def scaling_figure(curve: Curve, cells: Sequence[int] | None = None) -> Figure:
     )
 
 
-def ladder_figures(content: Content, numbers: Mapping[str, int]) -> Iterator[Figure]:
+def ladder_figures(report: ReportModel, numbers: Mapping[str, int]) -> Iterator[Figure]:
     """Where a step's time goes: the rungs of the input, and what devices pay to work together."""
     values: Values = []
     notes: list[str] = []
     row = 0
-    for found in content.ladders[:MOST_LADDERS]:
-        assert isinstance(found.what, Climbed)
-        top = found.entries[found.what.cells[-1]]
-        ladder = found.what.ladder
+    for climbed in report.ladders[:MOST_LADDERS]:
+        top, ladder = climbed.cells[-1], climbed.ladder
         shares = {"compute": ladder.compute.share} | {n: s.share for n, s in ladder.parts}
         label = f"{top.trial.label}, {top.trial.data}"
         told = f"{ladder.limit}-bound" if ladder.limit != "undecided" else "undecided"
         values += _row(row, label, told, shares, numbers[top.id])
-        notes.append(f"{label}: {found.what.sentence}")
+        notes.append(f"{label}: {climbed.sentence}")
         row += 1
-    for found, point in _costly(content.curves):
-        cost = point.communication
-        assert cost is not None
+    costly = [(p, p.communication) for curve in report.curves for p in curve.points]
+    for point, cost in costly:
+        if cost is None:
+            continue
         waiting = {} if cost.waiting is None else {"waiting": cost.waiting.share}
         shares = {"compute": 1 - cost.share.share, "exchange": cost.exchange.share} | waiting
-        told = f"exchange {with_interval(cost.exchange)}"
-        values += _row(row, point.trial.label, told, shares, numbers[found.entries[point.cell].id])
+        told = f"exchange {share(cost.exchange)}"
+        values += _row(row, point.trial.label, told, shares, numbers[point.cell.id])
         row += 1
         if row >= MOST_LADDERS:
             break
@@ -126,7 +124,6 @@ def ladder_figures(content: Content, numbers: Mapping[str, int]) -> Iterator[Fig
 
 def _ladder_figure(values: Values, notes: Sequence[str]) -> Figure:
     parts = [name for name in PARTS if any(value.get("part") == name for value in values)]
-    row: Spec = {"field": "row", "type": "ordinal", "axis": None}
     colour = {
         "field": "part", "type": "nominal", "title": None,
         "scale": {"domain": parts, "range": [PARTS[name] for name in parts]},
@@ -137,8 +134,8 @@ def _ladder_figure(values: Values, notes: Sequence[str]) -> Figure:
     told = tooltip(part="part", share="share")
     spec = layered(
         [
-            *words(row, room=150),
-            mark("bar", {"x": x, "x2": {"field": "to"}, "y": row, "color": colour,
+            *words(ROW, room=150),
+            mark("bar", {"x": x, "x2": {"field": "to"}, "y": ROW, "color": colour,
                 "tooltip": told}, height=13, yOffset=10),
         ],
         height={"step": 44},
@@ -155,21 +152,13 @@ def _row(row: int, label: str, told: str, shares: Mapping[str, float], cell: int
     """The parts of one bar, one after the other; what is below nothing by chance is nothing."""
     values: Values = [{"row": row, "label": label, "told": told, "cell": cell}]
     start = 0.0
-    for part, share in shares.items():
-        end = start + max(0.0, share)
+    for part, of_all in shares.items():
+        end = start + max(0.0, of_all)
         if end > start:
-            about = {"row": row, "part": part, "share": percent(share), "cell": cell}
+            about = {"row": row, "part": part, "share": percent(of_all), "cell": cell}
             values.append(about | {"from": start, "to": end})
         start = end
     return values
-
-
-def _costly(curves: Sequence[Found]) -> Iterator[tuple[Found, Point]]:
-    for found in curves:
-        if isinstance(found.what, Curve):
-            for point in found.what.points:
-                if point.communication is not None:
-                    yield found, point
 
 
 def _line_by(names: Sequence[str], values: Sequence[Any], legend: Spec) -> Spec:
@@ -177,17 +166,17 @@ def _line_by(names: Sequence[str], values: Sequence[Any], legend: Spec) -> Spec:
     return {"field": "line", "type": "nominal", "title": None, "scale": scale, "legend": legend}
 
 
-def _point(point: Point, line: str, cells: Sequence[int] | None) -> dict[str, Any]:
-    share = point.gain.efficiency.share if point.gain else None
-    shown = {} if cells is None else {"cell": cells[point.cell]}
+def _point(point: Point, line: str, numbers: Mapping[str, int] | None) -> dict[str, Any]:
+    cell, reached = point.cell, point.gain.efficiency if point.gain else None
+    shown = {} if numbers is None else {"cell": numbers[cell.id]}
     return shown | {
         "devices": point.trial.devices,
         "rate": point.rate,
-        "low": point.row.low if point.row.low is not None else point.rate,
-        "high": point.row.high if point.row.high is not None else point.rate,
+        "low": cell.low if cell.low is not None else point.rate,
+        "high": cell.high if cell.high is not None else point.rate,
         "line": line,
-        "efficiency": percent(share) if share is not None else "",
-        "share": with_interval(point.gain.efficiency) if point.gain else "baseline",
+        "efficiency": percent(reached.share) if reached else "",
+        "share": share(reached) if reached else "baseline",
         "told": rate(point.rate),
     }
 
@@ -205,24 +194,22 @@ def _line_name(curve: Curve, kind: str) -> str:
 
 
 def _devices(curve: Curve) -> str:
-    settings = curve.points[0].row.record.settings or {}
-    if str(settings.get("device", "")).startswith("cuda"):
+    if str(curve.points[0].cell.settings.get("device", "")).startswith("cuda"):
         return "Number of GPUs"
     cores = curve.work.cores
-    each = "" if cores is None else f" ({cores} CPU core{'s' * (cores > 1)} each)"
+    each = "" if cores is None else f" ({noun(cores, 'CPU core')} each)"
     return f"Number of devices{each}"
 
 
 def _title(curve: Curve) -> str:
     work = curve.work
-    mode = {"train": "training", "infer": "inference"}[work.mode]
-    return f"{work.network}, {mode}, {work.precision}"
+    return f"{work.network}, {MODES[work.mode]}, {work.precision}"
 
 
 def _subtitle(curve: Curve) -> str:
-    record = curve.points[-1].row.record
-    device = (record.settings or {}).get("device_name")
-    where = [curve.scaling, *([str(device)] if device else []), record.created[:10]]
+    cell = curve.points[-1].cell
+    device = cell.settings.get("device_name")
+    where = [curve.scaling, *([str(device)] if device else []), cell.created[:10]]
     shown = "bars: 95 % intervals"
     if curve.baseline is not None:
         shown += "; percentages: efficiency, the share of the ideal"

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from convdyno import __version__
+from convdyno.report.bench_json import in_folder
+from convdyno.report.cell import Cell, cell_of
+from convdyno.report.columns import cell_data, cell_words
 from convdyno.report.console import Screen
-from convdyno.report.rows import Row, row
-from convdyno.report.words import clock, noun, percent, rate
+from convdyno.report.format import around, clock, noun, percent, ratio, said
 from convdyno.results.floor import Floor
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, noise_floor
@@ -57,7 +59,7 @@ class KnownFloor:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """The floor in words, with where it comes from."""
         took = f"the same trial against itself, {noun(len(self.floor.log_ratios), 'round')}"
         return f"{_percent(self.share)} ({took} in {clock(self.floor.seconds)}, {self.day})"
 
@@ -67,7 +69,7 @@ class KnownFloor:
         return self.floor.created[:10]
 
     def to_data(self) -> dict[str, Any]:
-        """For machines."""
+        """The floor for machines, unrounded."""
         return {
             "share": self.share,
             "rounds": self.rounds,
@@ -81,8 +83,8 @@ class KnownFloor:
 class Gate:
     """One candidate and its base, judged."""
 
-    base: Row
-    candidate: Row
+    base: Cell
+    candidate: Cell
     paired: bool
     """Whether both took turns in the same rounds; else the base is a record of earlier."""
     terms: Terms
@@ -112,8 +114,8 @@ class Gate:
             "limit": limit(self.terms.within),
             "checks": [asdict(check) for check in self.checks],
             "floor": self.floor.to_data() if self.floor else None,
-            "base": _side_data(self.base, base_folder),
-            "candidate": _side_data(self.candidate, folder),
+            "base": cell_data(self.base, "gate") | in_folder(base_folder, self.base.id),
+            "candidate": cell_data(self.candidate, "gate") | in_folder(folder, self.candidate.id),
         }
 
     def show(self, screen: Screen) -> None:
@@ -144,11 +146,11 @@ class Gate:
         how = (
             f"paired over {noun(found.rounds, 'round')}"
             if self.paired
-            else f"unpaired: the base is of {self.base.record.created[:10]}, and how the machine "
+            else f"unpaired: the base is of {self.base.created[:10]}, and how the machine "
             "has changed since is not in the interval"
         )
-        between = "" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"
-        return f"{found.ratio:.3f}{between} of the base's images/s ({how})"
+        times = around(found.ratio, found.low, found.high, ratio)
+        return f"{times} of the base's images/s ({how})"
 
 
 def examine(
@@ -161,14 +163,16 @@ def examine(
 ) -> Gate:
     """Judge a candidate by what both sides have measured."""
     looks = max(base.looks, candidate.looks) if in_turns else candidate.looks
-    ratio = (
+    found = (
         paired_ratio(paired(candidate, base), terms.level, looks)
         if in_turns
         else unpaired_ratio(rounds_of(candidate), rounds_of(base), terms.level, looks)
     )
     checks = exact_checks(base, candidate, terms.loss_within, terms.left_out)
-    outcome, reason = _verdict(base, candidate, ratio, checks, terms)
-    return Gate(row(base), row(candidate), in_turns, terms, ratio, checks, outcome, reason, floor)
+    outcome, reason = _verdict(base, candidate, found, checks, terms)
+    return Gate(
+        cell_of(base), cell_of(candidate), in_turns, terms, found, checks, outcome, reason, floor
+    )
 
 
 def _verdict(
@@ -237,38 +241,14 @@ def floor_document(floors: Sequence[KnownFloor]) -> dict[str, Any]:
 
 
 def _side(name: str, gate: Gate) -> dict[str, Any]:
-    shown: Row = getattr(gate, name)
-    record = shown.record
-    versions = {"convdyno": record.convdyno, **record.versions}
+    cell: Cell = getattr(gate, name)
+    versions = {"convdyno": cell.convdyno, **cell.versions}
     other = gate.base.trial.differs_in(gate.candidate.trial)
-    settings = [f"{field} {getattr(shown.trial, field)}" for field in other]
+    used = [f"{library} {version}" for library, version in versions.items()]
     return {
         "": name,
-        "images/s": rate(shown.images_per_second),
-        "95 % interval": "-" if shown.low is None else f"{rate(shown.low)} to {rate(shown.high)}",
-        "rounds": shown.rounds,
-        "status": shown.status,
-        "with": ", ".join([*(f"{k} {v}" for k, v in versions.items()), *settings]),
-    }
-
-
-def _side_data(shown: Row, folder: Path) -> dict[str, Any]:
-    record = shown.record
-    return {
-        "id": record.id,
-        "record": str(folder / f"{record.id}.json"),
-        "created": record.created,
-        "command": record.command,
-        "trial": record.trial.model_dump(mode="json"),
-        "status": record.status,
-        "reason": record.reason,
-        "images_per_second": shown.images_per_second,
-        "interval": [shown.low, shown.high],
-        "rounds": shown.rounds,
-        "convdyno": record.convdyno,
-        "versions": record.versions,
-        "settings": record.settings,
-        "warnings": shown.warnings,
+        **cell_words(cell, ("images_per_second", "between", "rounds", "status")),
+        "with": ", ".join([*used, *(said(cell.trial, field) for field in other)]),
     }
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from convdyno.report.rows import Row
-from convdyno.report.words import percent, rate
-from convdyno.stats.ladder import Ladder, Share, climb
-from convdyno.stats.rounds_of_record import rounds_by_number
+from convdyno.report.cell import Cell
+from convdyno.report.format import percent, rate, share
+from convdyno.stats.ladder import Ladder, climb
+from convdyno.stats.rounds_of_record import in_step
+from convdyno.trial.spec import Trial
 
 RUNGS = ("device", "host", "decoded", "bytes", "source")
 """The lowest first."""
@@ -21,24 +22,24 @@ BAR = 40
 
 @dataclass(frozen=True)
 class Climbed:
-    """One ladder: its cells by their index, the lowest rung first, and what it says."""
+    """One ladder: its cells, the lowest rung first, and what it says."""
 
-    cells: tuple[int, ...]
+    cells: tuple[Cell, ...]
     ladder: Ladder
     loader_rate: float | None
     """Images per second of the loader alone."""
     device_rate: float
     """Images per second when nothing has to be loaded."""
 
-    def to_data(self) -> dict[str, Any]:
-        """The ladder for machines, unrounded."""
+    def to_data(self, numbers: Mapping[str, int]) -> dict[str, Any]:
+        """The ladder for machines; `numbers` are the places of cells by their id."""
         return {
-            "cells": self.cells,
+            "cells": [numbers[cell.id] for cell in self.cells],
             "limit": self.ladder.limit,
             "sentence": self.sentence,
             "compute": asdict(self.ladder.compute),
             "input": asdict(self.ladder.input),
-            "parts": {name: asdict(share) for name, share in self.ladder.parts},
+            "parts": {name: asdict(part) for name, part in self.ladder.parts},
             "rounds": self.ladder.rounds,
             "loader_images_per_second": self.loader_rate,
             "device_images_per_second": self.device_rate,
@@ -47,7 +48,7 @@ class Climbed:
     @property
     def sentence(self) -> str:
         """The verdict in words."""
-        whole = with_interval(self.ladder.input)
+        whole = share(self.ladder.input)
         match self.ladder.limit:
             case "input":
                 part = dict(self.ladder.parts)[self.ladder.largest]
@@ -65,44 +66,36 @@ class Climbed:
     def lines(self) -> Iterator[str]:
         """The verdict and a bar for each part."""
         yield self.sentence
-        for name, share in (("compute", self.ladder.compute), *self.ladder.parts):
-            width = round(BAR * min(1.0, max(0.0, share.share)))
-            yield f"  {name:<13}{'█' * width:<{BAR}} {with_interval(share)}"
+        for name, part in (("compute", self.ladder.compute), *self.ladder.parts):
+            width = round(BAR * min(1.0, max(0.0, part.share)))
+            yield f"  {name:<13}{'█' * width:<{BAR}} {share(part)}"
         alone = f"{rate(self.device_rate)} images/s"
         if self.loader_rate is not None:
             loader = f"{rate(self.loader_rate)} images/s"
             yield f"alone, the loader gives {loader} and the device takes {alone}"
 
 
-def climbed(rows: Sequence[Row]) -> list[Climbed]:
-    """The ladders among the rows: those measured on the lowest rung, the highest and between."""
-    groups: dict[str, list[int]] = {}
-    for index, row in enumerate(rows):
-        groups.setdefault(row.trial.model_copy(update={"rung": "source"}).digest, []).append(index)
+def climbed(cells: Sequence[Cell]) -> list[Climbed]:
+    """The ladders among the cells: those measured on the lowest rung, the highest and between."""
+    groups: dict[Trial, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.trial.model_copy(update={"rung": "source"}), []).append(cell)
     found = []
     for group in groups.values():
-        cells = sorted(group, key=lambda index: RUNGS.index(rows[index].trial.rung))
-        names = [rows[index].trial.rung for index in cells]
-        if len(cells) < 2 or names[0] != RUNGS[0] or names[-1] != RUNGS[-1]:
+        group.sort(key=lambda cell: RUNGS.index(cell.trial.rung))
+        names = [cell.trial.rung for cell in group]
+        if len(group) < 2 or names[0] != RUNGS[0] or names[-1] != RUNGS[-1]:
             continue
-        sides = rounds_by_number([rows[index].record for index in cells])
-        if not any(all(side[i] is not None for side in sides) for i in range(len(sides[0]))):
+        sides = in_step([cell.measured for cell in group])
+        if not any(all(one is not None for one in each) for each in zip(*sides, strict=True)):
             continue
         adds = [ADDS[name] for name in names[1:]]
-        top, bottom = rows[cells[-1]], rows[cells[0]]
         found.append(
             Climbed(
-                cells=tuple(cells),
+                cells=tuple(group),
                 ladder=climb(sides[0], list(zip(adds, sides[1:], strict=True))),
-                loader_rate=top.record.peaks.get("input"),
-                device_rate=bottom.images_per_second or 0.0,
+                loader_rate=group[-1].peaks.get("input"),
+                device_rate=group[0].images_per_second or 0.0,
             )
         )
     return found
-
-
-def with_interval(share: Share) -> str:
-    """A share of one with its interval, if it has one."""
-    if share.low is None or share.high is None:
-        return percent(share.share)
-    return f"{100 * share.share:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from convdyno.report.columns import aligned
-from convdyno.report.words import rate
+from convdyno.report.format import between, pairs, rate
+from convdyno.report.text_table import aligned
 from convdyno.results.index import Head
 from convdyno.terminal import visible
 
@@ -28,13 +28,12 @@ def lines(heads: Sequence[Head]) -> Iterator[str]:
 
 def _row(head: Head) -> tuple[str, ...]:
     figures = head.figures
-    low, high = figures.get("low"), figures.get("high")
     return (
         head.id,
         visible(head.label),
-        visible(",".join(f"{name}={value}" for name, value in head.labels.items())),
+        visible(pairs(head.labels, ",")),
         head.status,
         rate(figures.get("images_per_second")),
-        f"{rate(low)} to {rate(high)}" if low is not None and high is not None else "-",
+        between(figures.get("low"), figures.get("high")),
         str(figures.get("rounds", 0)),
     )

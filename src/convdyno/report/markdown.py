@@ -7,20 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from convdyno import __version__
-from convdyno.report.compared import ratio_words
-from convdyno.report.content import Content, cell_rows, training_row
-from convdyno.report.entries import Entry
-from convdyno.report.ladders import Climbed
-from convdyno.report.pairs import Pair
-from convdyno.report.scaling import Curve
+from convdyno.report.cell import Cell
+from convdyno.report.columns import cell_words
+from convdyno.report.comparisons import Pair
+from convdyno.report.report_model import ReportModel, training_row
 
 MOST_CELLS = 1000
 """Rows of the table; the CSV has all."""
 
 
-def markdown(content: Content, command: Callable[[Entry], str], title: str) -> str:
+def markdown(report: ReportModel, command: Callable[[Cell], str], title: str) -> str:
     """The whole document."""
-    return "\n".join(_lines(content, command, title)) + "\n"
+    return "\n".join(_lines(report, command, title)) + "\n"
 
 
 def escaped(text: Any) -> str:
@@ -29,43 +27,38 @@ def escaped(text: Any) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", one_line).replace("&", "&amp;")
 
 
-def _lines(content: Content, command: Callable[[Entry], str], title: str) -> Iterator[str]:
+def _lines(report: ReportModel, command: Callable[[Cell], str], title: str) -> Iterator[str]:
     yield f"# {escaped(title)}"
     yield from ("", "## Cells", "")
-    yield from _table(cell_rows(content.cells[:MOST_CELLS]))
-    if len(content.cells) > MOST_CELLS:
-        yield f"\n{len(content.cells) - MOST_CELLS} more cells: `convdyno report --csv` has all."
-    pairs = [pair for family in content.families for pair in family.pairs]
+    yield from _table([cell_words(cell) for cell in report.cells[:MOST_CELLS]])
+    if len(report.cells) > MOST_CELLS:
+        yield f"\n{len(report.cells) - MOST_CELLS} more cells: `convdyno report --csv` has all."
+    pairs = [pair for family in report.families for pair in family.pairs]
     if pairs:
         yield from ("", "## What is faster", "")
         yield from _table([_pair(pair) for pair in pairs])
-    for found in content.curves:
-        if isinstance(found.what, Curve):
-            work = found.what.work
-            yield from ("", f"## Scaling: {escaped(work.label)}", "")
-            yield from _table(found.what.table())
-            yield from ("", *(f"- {escaped(text)}" for text in found.what.sentences()))
-    ladders = [found for found in content.ladders if isinstance(found.what, Climbed)]
-    if ladders:
+    for curve in report.curves:
+        yield from ("", f"## Scaling: {escaped(curve.work.label)}", "")
+        yield from _table(curve.table())
+        yield from ("", *(f"- {escaped(text)}" for text in curve.sentences()))
+    if report.ladders:
         yield from ("", "## Where the time goes", "")
-        for found in ladders:
-            assert isinstance(found.what, Climbed)
-            top = found.entries[found.what.cells[-1]].trial
-            yield f"- {escaped(top.label)}: {escaped(found.what.sentence)}"
-    if content.gathered.trainings:
+        for ladder in report.ladders:
+            yield f"- {escaped(ladder.cells[-1].trial.label)}: {escaped(ladder.sentence)}"
+    if report.gathered.trainings:
         yield from ("", "## Runs of training", "")
-        yield from _table([training_row(run) for run in content.gathered.trainings])
-    yield from _minds(content)
+        yield from _table([training_row(run) for run in report.gathered.trainings])
+    yield from _minds(report)
     yield from ("", "## Machines and versions", "")
-    for name in content.gathered.machines:
+    for name in report.gathered.machines:
         versions = dict.fromkeys(
             f"{package} {version}"
-            for cell in content.cells
+            for cell in report.cells
             if cell.machine == name
             for package, version in cell.versions.items()
         )
         yield f"- {escaped(name)}; {escaped(', '.join(versions))}"
-    commands = dict.fromkeys(command(cell) for cell in content.cells[:MOST_CELLS])
+    commands = dict.fromkeys(command(cell) for cell in report.cells[:MOST_CELLS])
     longest = max((len(run) for text in commands for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield from ("", "## To repeat a cell", "", fence, *commands, fence, "")
@@ -73,7 +66,7 @@ def _lines(content: Content, command: Callable[[Entry], str], title: str) -> Ite
 
 
 def _pair(pair: Pair) -> dict[str, str]:
-    ratio, interval = ratio_words(pair)
+    ratio, interval = pair.ratio_words
     trial = pair.a.trial
     return {
         "network": trial.network,
@@ -88,14 +81,14 @@ def _pair(pair: Pair) -> dict[str, str]:
     }
 
 
-def _minds(content: Content) -> Iterator[str]:
+def _minds(report: ReportModel) -> Iterator[str]:
     lines = [
         f"- **{escaped(status)}**: {escaped(reason)} ({escaped(cells[0].trial.label)}"
         + (f" and {len(cells) - 1} more)" if len(cells) > 1 else ")")
-        for (status, reason), cells in content.failures().items()
+        for (status, reason), cells in report.failures().items()
     ]
-    lines += [f"- {escaped(text)} ({len(cells)})" for text, cells in content.warnings().items()]
-    lines += [f"- skipped: {escaped(text)}" for text in content.gathered.skipped]
+    lines += [f"- {escaped(text)} ({len(cells)})" for text, cells in report.warnings().items()]
+    lines += [f"- skipped: {escaped(text)}" for text in report.gathered.skipped]
     if lines:
         yield from ("", "## What to mind", "", *lines)
 

@@ -12,12 +12,14 @@ from string import Template
 from typing import Any
 
 from convdyno import __version__
+from convdyno.report.cell import Cell
+from convdyno.report.cells import TrainingRun
 from convdyno.report.charts import Figure, script
-from convdyno.report.console import sentence
-from convdyno.report.content import Content, cell_rows, settings_of, training_row
-from convdyno.report.entries import Entry, TrainingRun
+from convdyno.report.columns import cell_words
+from convdyno.report.format import noun, quantity, settings_of
 from convdyno.report.page_data import Command, page_data
-from convdyno.report.words import noun, quantity
+from convdyno.report.report_model import ReportModel, training_row
+from convdyno.report.text_table import html_table
 
 SECTIONS = {
     "ratios": (
@@ -62,7 +64,7 @@ FOUND = 6
 
 
 def page(
-    content: Content,
+    report: ReportModel,
     charts: Sequence[Figure],
     command: Command,
     title: str,
@@ -70,23 +72,23 @@ def page(
 ) -> str:
     """The whole page; `library` gives the script that draws charts."""
     charts = [chart for name in SECTIONS for chart in charts if chart.section == name]
-    parts: list[Section | None] = [_cells(content), *_chart_sections(content, charts)]
-    if content.gathered.trainings:
-        parts.append(_trainings(content.gathered.trainings))
-    parts += [_minds(content), _machines(content), _repeat()]
+    parts: list[Section | None] = [_cells(report), *_chart_sections(report, charts)]
+    if report.gathered.trainings:
+        parts.append(_trainings(report.gathered.trainings))
+    parts += [_minds(report), _machines(report), _repeat()]
     shown = [part for part in parts if part is not None]
     assets = resources.files("convdyno.report") / "assets"
     return Template((assets / "page.html").read_text("utf-8")).substitute(
         title=escape(title),
         css=(assets / "page.css").read_text("utf-8"),
-        about=escape(_about(content)),
-        tiles=_tiles(content),
-        short=_short(content),
+        about=escape(_about(report)),
+        tiles=_tiles(report),
+        short=_short(report),
         links="".join(f'<a href="#{name}">{escape(head)}</a>' for name, head, _ in shown),
-        newest=_newest(content),
+        newest=_newest(report),
         sections="\n".join(text for _, _, text in shown),
         footer=f"made by convdyno {escape(__version__)}; this page needs no network",
-        data=page_data(content, charts, command),
+        data=page_data(report, charts, command),
         library=library().replace("</script", "<\\/script"),
         script=(assets / "page.js").read_text("utf-8"),
     )
@@ -107,38 +109,27 @@ def _section(name: str, heading: str, lead: str, *inside: str, kind: str = "") -
     )
 
 
-def _cells(content: Content) -> Section:
-    same = _same_for_all(content.cells)
+def _cells(report: ReportModel) -> Section:
+    same = _same_for_all(report.cells)
+    rows = [cell_words(cell) for cell in report.cells[:STATIC_ROWS]]
     lead = f"All cells: {same}." if same else ""
     more = '<div class="pages" hidden><span></span> <button type="button">show more</button></div>'
     return _section(
         "cells", "Cells", lead,
         '<div class="wide"><table><thead id="head"></thead><tbody id="rows"></tbody></table></div>',
-        more, f"<noscript>{_html_table(cell_rows(content.cells[:STATIC_ROWS]))}</noscript>",
+        more, f"<noscript>{html_table(rows)}</noscript>",
     )  # fmt: skip
 
 
-def _html_table(rows: Sequence[Mapping[str, str]]) -> str:
-    """Rows of words as a table."""
-    if not rows:
-        return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row.values()) + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def _chart_sections(content: Content, charts: Sequence[Figure]) -> Iterable[Section]:
+def _chart_sections(report: ReportModel, charts: Sequence[Figure]) -> Iterable[Section]:
     for name, (heading, lead) in SECTIONS.items():
         own = [(n, chart) for n, chart in enumerate(charts) if chart.section == name]
         if not own:
             continue
         inside = "".join(_figure(number, chart) for number, chart in own)
         rest = ""
-        if name == "ratios" and content.families_left_out:
-            older = noun(content.families_left_out, "older combination")
+        if name == "ratios" and report.families_left_out:
+            older = noun(report.families_left_out, "older combination")
             rest = (
                 f'<p class="muted">{older} of network, mode and machine left out: '
                 "<code>convdyno compare</code> shows all, "
@@ -167,24 +158,24 @@ def _prose(text: str) -> str:
 
 def _trainings(runs: Sequence[TrainingRun]) -> Section:
     """Every run of training in a table."""
-    table = _html_table([training_row(run) for run in runs])
+    table = html_table([training_row(run) for run in runs])
     return _section("trainings", "Runs of training", "", f'<div class="wide">{table}</div>')
 
 
-def _minds(content: Content) -> Section | None:
+def _minds(report: ReportModel) -> Section | None:
     """What to mind and what to do about it, what failed and why, which files were no records."""
     items = [
         f'<li class="bad"><b>{escape(status)}</b>: {escape(reason)}{_of(cells)}</li>'
-        for (status, reason), cells in content.failures().items()
+        for (status, reason), cells in report.failures().items()
     ]
-    items += [f"<li>{_prose(text)}{_of(cells)}</li>" for text, cells in content.warnings().items()]
-    items += [f"<li>skipped: {escape(text)}</li>" for text in content.gathered.skipped]
+    items += [f"<li>{_prose(text)}{_of(cells)}</li>" for text, cells in report.warnings().items()]
+    items += [f"<li>skipped: {escape(text)}</li>" for text in report.gathered.skipped]
     if not items:
         return None
     return _section("mind", "What to mind", "", f'<ul class="minds">{"".join(items)}</ul>')
 
 
-def _of(cells: Sequence[Entry]) -> str:
+def _of(cells: Sequence[Cell]) -> str:
     """Which cells a warning is about."""
     names = [escape(cell.trial.label) for cell in cells[:MOST_NAMES]]
     rest = len(cells) - len(names)
@@ -192,12 +183,12 @@ def _of(cells: Sequence[Entry]) -> str:
     return f'<span class="sub">{"; ".join(dict.fromkeys(names))}{more}</span>'
 
 
-def _machines(content: Content) -> Section | None:
+def _machines(report: ReportModel) -> Section | None:
     """What it was measured on and with."""
     cards = []
-    for name, machine in content.gathered.machines.items():
+    for name, machine in report.gathered.machines.items():
         versions: dict[str, dict[str, None]] = {}
-        for cell in content.cells:
+        for cell in report.cells:
             if cell.machine == name:
                 for package, version in cell.versions.items():
                     versions.setdefault(package, {})[version] = None
@@ -247,8 +238,8 @@ def _repeat() -> Section:
         '<ul class="repeat" id="commands"></ul>', more)  # fmt: skip
 
 
-def _about(content: Content) -> str:
-    dates = sorted(cell.created[:10] for cell in content.cells)
+def _about(report: ReportModel) -> str:
+    dates = sorted(cell.created[:10] for cell in report.cells)
     period = ""
     if dates:
         period = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
@@ -256,8 +247,8 @@ def _about(content: Content) -> str:
     return f"{period}written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _tiles(content: Content) -> str:
-    cells = content.cells
+def _tiles(report: ReportModel) -> str:
+    cells = report.cells
     measured = sum(cell.headline is not None for cell in cells)
     failed = sum(cell.status not in ("ok", "interrupted") for cell in cells)
     counts = {
@@ -265,7 +256,7 @@ def _tiles(content: Content) -> str:
         "networks": len({cell.trial.network for cell in cells}),
         "engines": len({cell.trial.engine for cell in cells}),
         "machines": len({cell.machine for cell in cells}),
-        "runs of training": len(content.gathered.trainings),
+        "runs of training": len(report.gathered.trainings),
         "failed": failed,
     }
     optional = {"runs of training", "failed"}
@@ -276,11 +267,11 @@ def _tiles(content: Content) -> str:
     )
 
 
-def _short(content: Content) -> str:
+def _short(report: ReportModel) -> str:
     """The clearest differences in words."""
     decided = [
         pair
-        for family in content.families
+        for family in report.families
         for pair in family.pairs
         if pair.found.verdict in ("faster", "slower") and pair.found.ratio
     ]
@@ -289,7 +280,7 @@ def _short(content: Content) -> str:
     chosen = [pair for pair in decided if pair in questions.values()]
     lines = [
         ("" if pair.axis == "engine" else f"{pair.a.trial.engine}: ")
-        + sentence(pair.a.trial, pair.b.trial, pair.found)
+        + pair.sentence
         + ("" if pair.paired else " (unpaired)")
         for pair in chosen[:FOUND]
     ]
@@ -298,13 +289,13 @@ def _short(content: Content) -> str:
     return f'<ul class="short">{"".join(f"<li>{escape(line)}</li>" for line in lines)}</ul>'
 
 
-def _newest(content: Content) -> str:
-    if len(content.newest) == len(content.cells):
+def _newest(report: ReportModel) -> str:
+    if len(report.newest) == len(report.cells):
         return ""
     return '<label><input id="newest" type="checkbox" checked> newest of each</label>'
 
 
-def _same_for_all(cells: Sequence[Entry]) -> str:
+def _same_for_all(cells: Sequence[Cell]) -> str:
     """Settings that no column shows because all cells have the same."""
     if not cells:
         return ""

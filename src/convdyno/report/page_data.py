@@ -7,66 +7,52 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from convdyno.report.cell import Cell
 from convdyno.report.charts import CONFIG, Figure
-from convdyno.report.content import Content, settings_of
-from convdyno.report.entries import Entry
+from convdyno.report.columns import TOLD, view
+from convdyno.report.format import pairs, settings_of
+from convdyno.report.report_model import ReportModel
 
-Command = Callable[[Entry], str]
+Command = Callable[[Cell], str]
 """What repeats a cell."""
-ALWAYS = ("batch", "rate", "status", "created")
-"""Columns that are shown even if all cells have the same."""
+ORDER = (
+    "network", "engine", "mode", "precision", "batch", "settings", "host", "images_per_second",
+    "share_of_peak", "images_per_joule", "memory_bytes", "status", "created",
+)  # fmt: skip
+"""The columns of the table."""
+ALWAYS = ("batch", "images_per_second", "status", "created")
+"""Are shown even if all cells have the same."""
 
 
-def page_data(content: Content, charts: Sequence[Figure], command: Command) -> str:
+def page_data(report: ReportModel, charts: Sequence[Figure], command: Command) -> str:
     """JSON that may stand in a script element."""
-    return _safe(_data(content, charts, command))
+    return _safe(_data(report, charts, command))
 
 
-def _data(content: Content, charts: Sequence[Figure], command: Command) -> dict[str, Any]:
-    cells = content.cells
-    warnings = {text: number for number, text in enumerate(content.warnings())}
-    columns: dict[str, list[Any]] = {
-        "network": [cell.trial.network for cell in cells],
-        "engine": [cell.trial.engine for cell in cells],
-        "mode": [cell.trial.mode for cell in cells],
-        "precision": [cell.trial.precision for cell in cells],
-        "machine": [cell.machine for cell in cells],
+def _data(report: ReportModel, charts: Sequence[Figure], command: Command) -> dict[str, Any]:
+    cells = report.cells
+    warnings = {text: number for number, text in enumerate(report.warnings())}
+    values: dict[str, list[Any]] = {
+        column.name: [column.value(cell) for cell in cells] for column in view("page")
+    } | {
         "host": _hosts(cells),
-        "status": [cell.status for cell in cells],
-        "reason": [cell.reason or "" for cell in cells],
         "settings": [_settings(cell) for cell in cells],
         "used": [_used(cell) for cell in cells],
         "versions": [", ".join(f"{k} {v}" for k, v in cell.versions.items()) for cell in cells],
-        "labels": [", ".join(f"{k}={v}" for k, v in cell.labels.items()) for cell in cells],
-        "run": [cell.command for cell in cells],
+        "labels": [pairs(cell.labels) for cell in cells],
         "command": [command(cell) for cell in cells],
         "label": [
             ", ".join(filter(None, [cell.trial.label, settings_of(cell.trial)])) for cell in cells
         ],
     }
-    coded = {name: _coded(values) for name, values in columns.items() if name != "label"}
     return {
-        "columns": _columns(columns, cells),
+        "columns": _columns(values),
+        "titles": {name: TOLD[name].title for name in ("devices", "machine", *ORDER)},
         "config": CONFIG,
         "warnings": list(warnings),
-        "cells": coded
+        "cells": {name: _packed(column) for name, column in values.items()}
         | {
-            "label": columns["label"],
-            "id": [cell.id for cell in cells],
-            "batch": [cell.trial.batch for cell in cells],
-            "devices": [cell.trial.devices for cell in cells],
-            "rate": [_short_number(cell.rate) for cell in cells],
-            "low": [_short_number(_end(cell, "low")) for cell in cells],
-            "high": [_short_number(_end(cell, "high")) for cell in cells],
-            "share": [_short_number(cell.share_of_peak) for cell in cells],
-            "joule": [_short_number(cell.images_per_joule) for cell in cells],
-            "first": [_short_number(cell.first_step_seconds) for cell in cells],
-            "memory": [_short_number(cell.memory_bytes) for cell in cells],
-            "rounds": [len(cell.rounds) for cell in cells],
-            "blocks": [cell.blocks for cell in cells],
-            "bad": [cell.contaminated for cell in cells],
-            "created": [cell.created[:16] for cell in cells],
-            "latest": [int(cell.id in content.newest) for cell in cells],
+            "latest": [int(cell.id in report.newest) for cell in cells],
             "warnings": [[warnings[text] for text in cell.warnings] for cell in cells],
         },
         "figures": [
@@ -80,48 +66,41 @@ def _data(content: Content, charts: Sequence[Figure], command: Command) -> dict[
     }
 
 
-def _columns(columns: Mapping[str, Sequence[Any]], cells: Sequence[Entry]) -> list[str]:
-    """The columns in which cells differ, and those that are always shown."""
-    varied = {name for name, values in columns.items() if len(set(values)) > 1}
-    varied |= {"share"} if any(cell.share_of_peak for cell in cells) else set()
-    varied |= {"joule"} if any(cell.images_per_joule for cell in cells) else set()
-    varied |= {"memory"} if any(cell.memory_bytes for cell in cells) else set()
-    if len({cell.trial.network for cell in cells}) <= 1 and len(cells) <= 1:
-        varied |= {"network", "engine"}
-    order = (
-        "network", "engine", "mode", "precision", "batch", "settings", "host",
-        "rate", "share", "joule", "memory", "status", "created",
-    )  # fmt: skip
-    return [name for name in order if name in varied or name in ALWAYS]
+def _columns(values: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Texts in which cells differ, figures that any cell has, and what is always shown."""
+    shown = {*ALWAYS} | ({"network", "engine"} if len(values["id"]) <= 1 else set())
+    for name in ORDER:
+        texts = [value for value in values[name] if isinstance(value, str)]
+        shown |= {name} if (len(set(texts)) > 1 if texts else any(values[name])) else set()
+    return [name for name in ORDER if name in shown]
 
 
-def _hosts(cells: Sequence[Entry]) -> list[str]:
+def _hosts(cells: Sequence[Cell]) -> list[str]:
     """Machines by their host alone, where that tells them apart."""
     short = {cell.machine: cell.machine.partition(": ")[0] for cell in cells}
     unique = len(set(short.values())) == len(short)
     return [short[cell.machine] if unique else cell.machine for cell in cells]
 
 
-def _settings(cell: Entry) -> str:
-    labels = [f"{key}={value}" for key, value in cell.labels.items()]
-    role = [f"{cell.role} of a gate"] if cell.role else []
-    return ", ".join(filter(None, [settings_of(cell.trial), *labels, *role]))
+def _settings(cell: Cell) -> str:
+    role = f"{cell.role} of a gate" if cell.role else ""
+    return ", ".join(filter(None, [settings_of(cell.trial), pairs(cell.labels), role]))
 
 
-def _used(cell: Entry) -> str:
+def _used(cell: Cell) -> str:
     """What `auto` became."""
     names = ("device_name", "device", "threads", "layout", "compiled")
     shown = [f"{n.replace('_', ' ')} {cell.settings[n]}" for n in names if n in cell.settings]
     return ", ".join(shown)
 
 
-def _end(cell: Entry, name: str) -> float | None:
-    return getattr(cell.headline, name) if cell.headline else None
-
-
-def _coded(values: Sequence[str]) -> dict[str, Any]:
-    """Texts once, and which of them each cell has."""
+def _packed(values: Sequence[Any]) -> Any:
+    """Figures as short as they are shown; of texts each once, and which of them a cell has."""
+    if not any(isinstance(value, str) for value in values):
+        return [_short_number(value) for value in values]
     names = {text: number for number, text in enumerate(dict.fromkeys(values))}
+    if len(names) == len(values):
+        return list(names)
     return {"names": list(names), "codes": [names[text] for text in values]}
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-from convdyno.report.ladders import with_interval
-from convdyno.report.rows import Row
-from convdyno.report.words import UNPAIRED, noun, rate
+from convdyno.report.cell import Cell
+from convdyno.report.format import UNPAIRED, noun, rate, share
 from convdyno.stats.ladder import Share
-from convdyno.stats.rounds_of_record import in_step, numbered, numbered_ranks, sides
+from convdyno.stats.rounds_of_record import in_step
 from convdyno.stats.scaling import (
     Communication,
     RankPace,
@@ -73,28 +72,27 @@ class RankRate:
 class Point:
     """One cell of a curve."""
 
-    cell: int
-    row: Row
+    cell: Cell
     gain: Speedup | None
     """Over one device; None where that was not measured."""
     ideal: float | None
     """Images per second of so many devices, were each as fast as one alone."""
     ranks: tuple[RankRate, ...]
-    independent: int | None = None
-    """The cell without exchange that says what this one's exchange costs."""
+    independent: Cell | None = None
+    """The one without exchange that says what this one's exchange costs."""
     communication: Communication | None = None
     slow: RankRate | None = None
     """Whom the others wait for, as that cell shows."""
 
     @property
     def trial(self) -> Trial:
-        """What was run."""
-        return self.row.trial
+        """What the cell has run."""
+        return self.cell.trial
 
     @property
     def rate(self) -> float:
         """Images per second of all devices together."""
-        return self.row.images_per_second or 0.0
+        return self.cell.images_per_second or 0.0
 
     @property
     def name(self) -> str:
@@ -103,25 +101,25 @@ class Point:
         kind = f", {self.trial.exchange}" if self.trial.exchange != "default" else ""
         return f"{noun(self.trial.devices, 'device')}{hosts}{kind}"
 
-    def to_data(self) -> dict[str, Any]:
-        """The point for machines, unrounded."""
-        cost = self.communication
+    def to_data(self, numbers: Mapping[str, int]) -> dict[str, Any]:
+        """The point for machines; `numbers` are the places of cells by their id."""
+        cost, other = self.communication, self.independent
         return {
-            "cell": self.cell,
+            "cell": numbers[self.cell.id],
             "devices": self.trial.devices,
             "hosts": self.trial.hosts,
             "exchange": self.trial.exchange,
             "batch": self.trial.batch,
             "global_batch": self.trial.global_batch,
             "images_per_second": self.rate,
-            "interval": [self.row.low, self.row.high],
+            "interval": [self.cell.low, self.cell.high],
             "images_per_second_per_host": self.rate / self.trial.hosts,
             "images_per_second_per_device": self.rate / self.trial.devices,
             "ideal_images_per_second": self.ideal,
             "speedup": self.gain and self.gain.speedup,
             "speedup_interval": [self.gain and self.gain.low, self.gain and self.gain.high],
             "efficiency": self.gain and asdict(self.gain.efficiency),
-            "communication": cost and {"independent": self.independent, **asdict(cost)},
+            "communication": cost and {"independent": other and numbers[other.id], **asdict(cost)},
             "ranks": [rank.to_data() for rank in self.ranks],
         }
 
@@ -137,7 +135,7 @@ class Point:
             "images/s": rate(self.rate),
             "per host": rate(self.rate / self.trial.hosts),
             "per device": rate(self.rate / self.trial.devices),
-            "efficiency": with_interval(self.gain.efficiency) if self.gain else alone,
+            "efficiency": share(self.gain.efficiency) if self.gain else alone,
             "ideal": rate(self.ideal),
         }
 
@@ -150,9 +148,9 @@ class Point:
             assert rank.standing is not None
             behind = _behind(rank.standing)
             others = "the others" if len(self.ranks) > 2 else "the other"
-            yield f"{self.name}: {rank.name} is {with_interval(behind)} slower than {others}"
+            yield f"{self.name}: {rank.name} is {share(behind)} slower than {others}"
         if _at_own_pace(self.trial) and self.gain and self.gain.falls_short and not slow:
-            reached = with_interval(self.gain.efficiency)
+            reached = share(self.gain.efficiency)
             smaller = "smaller batches, " if self.trial.scaling == "strong" else ""
             yield (
                 f"{self.name}: {reached} of the ideal even without an exchange: the rest goes to "
@@ -162,7 +160,7 @@ class Point:
             yield f"{self.name}: images/s of each rank: {self._rates()}"
 
     def _verdict(self, found: Communication) -> str:
-        cost = with_interval(found.exchange)
+        cost = share(found.exchange)
         match found.limit:
             case "communication":
                 text = f"communication-bound: {cost} of each step is exchange of gradients"
@@ -174,7 +172,7 @@ class Point:
                     "--budget to say whether that matters"
                 )
         if found.waiting is not None and self.slow is not None:
-            text += f"; {with_interval(found.waiting)} is waiting for {self.slow.name}"
+            text += f"; {share(found.waiting)} is waiting for {self.slow.name}"
         return text
 
     def _rates(self) -> str:
@@ -229,7 +227,7 @@ class Curve:
 
     def sentences(self) -> Iterator[str]:
         """What limits each cell, and what to do to know more."""
-        if len({point.row.record.run for point in self._all}) > 1:
+        if len({point.cell.run_name for point in self._all}) > 1:
             yield UNPAIRED
         for point in self.points:
             yield from point.sentences()
@@ -241,51 +239,42 @@ class Curve:
                 "and whether a rank is slow, give --exchange default,independent"
             )
 
-    def to_data(self) -> dict[str, Any]:
-        """The curve for machines, unrounded."""
+    def to_data(self, numbers: Mapping[str, int]) -> dict[str, Any]:
+        """The curve for machines; `numbers` are the places of cells by their id."""
         return {
             "scaling": self.work.scaling,
-            "baseline": self.baseline and self.baseline.cell,
+            "baseline": self.baseline and numbers[self.baseline.cell.id],
             "baseline_images_per_second": self.baseline and self.baseline.rate,
-            "points": [point.to_data() for point in self.points],
+            "points": [point.to_data(numbers) for point in self.points],
             "sentences": list(self.sentences()),
         }
 
 
-def curves(rows: Sequence[Row]) -> list[Curve]:
-    """The curves among the rows: measured cells of several devices, with their one-device cell."""
-    several = [
-        index
-        for index, row in enumerate(rows)
-        if row.headline is not None and row.trial.devices > 1
-    ]
-    points = [_point(index, rows) for index in several]
-    groups: dict[str, list[Point]] = {}
+def curves(cells: Sequence[Cell]) -> list[Curve]:
+    """The curves among the cells: measured ones of several devices, with their one-device cell."""
+    measured = [cell for cell in cells if cell.headline is not None]
+    points = [_point(cell, measured) for cell in measured if cell.trial.devices > 1]
+    groups: dict[Trial, list[Point]] = {}
     for point in points:
-        groups.setdefault(_work(point.trial).digest, []).append(_explained(point, points))
-    return [_curve(group, rows) for group in groups.values()]
+        groups.setdefault(_work(point.trial), []).append(_explained(point, points))
+    return [_curve(work, group, measured) for work, group in groups.items()]
 
 
-def _curve(points: Sequence[Point], rows: Sequence[Row]) -> Curve:
-    work = _work(points[0].trial)
-    first = _baseline(rows, work)
+def _curve(work: Trial, points: Sequence[Point], cells: Sequence[Cell]) -> Curve:
+    first = _baseline(cells, work)
     kinds = list(dict.fromkeys(point.trial.exchange for point in points))
     order = sorted(points, key=lambda p: (kinds.index(p.trial.exchange), p.trial.devices))
-    alone = None
-    if first is not None:
-        alone = Point(first, rows[first], None, rows[first].images_per_second, ())
+    alone = None if first is None else Point(first, None, first.images_per_second, ())
     return Curve(work, alone, tuple(order))
 
 
-def _point(cell: int, rows: Sequence[Row]) -> Point:
-    row, found, ideal = rows[cell], None, None
-    devices, first = row.trial.devices, _baseline(rows, _work(row.trial))
-    if first is not None:
-        one = rows[first]
-        looks = max(row.record.looks, one.record.looks)
-        found = gain(devices, sides(row.record, one.record), looks)
+def _point(cell: Cell, cells: Sequence[Cell]) -> Point:
+    found, ideal = None, None
+    devices, one = cell.trial.devices, _baseline(cells, _work(cell.trial))
+    if one is not None:
+        found = gain(devices, cell.beside(one), max(cell.looks, one.looks))
         ideal = devices * (one.images_per_second or 0.0)
-    return Point(cell, row, found, ideal, _ranks(row))
+    return Point(cell, found, ideal, _ranks(cell))
 
 
 def _explained(point: Point, points: Sequence[Point]) -> Point:
@@ -305,35 +294,24 @@ def _explained(point: Point, points: Sequence[Point]) -> Point:
         key=lambda rank: rank.headline.estimate,
         default=None,
     )
-    both = [numbered(point.row.record), numbered(other.row.record)]
+    both = [point.cell.measured, other.cell.measured]
     if slow is None:
         found = communication(*in_step(both))
     else:
-        own = numbered_ranks(other.row.record)[slow.rank]
+        own = next(one.rounds for one in other.cell.ranks if one.rank == slow.rank)
         together, independent, pace = in_step([*both, own])
         found = communication(together, independent, at_the_pace_of(pace, len(other.ranks)))
     return replace(point, independent=other.cell, communication=found, slow=slow)
 
 
-def _ranks(row: Row) -> tuple[RankRate, ...]:
-    rounds = {rank: list(by.values()) for rank, by in sorted(numbered_ranks(row.record).items())}
-    looks = row.record.looks
-    found: list[RankPace] | list[None] = [None] * len(rounds)
-    if _at_own_pace(row.trial):
-        found = standings(list(rounds.values()), looks) or found
-    seen: dict[int, list[Any]] = {}
-    for process in row.record.measured:
-        for one in process.ranks:
-            seen.setdefault(one.rank, []).append(one)
+def _ranks(cell: Cell) -> tuple[RankRate, ...]:
+    rounds = [list(rank.rounds.values()) for rank in cell.ranks]
+    found: Sequence[RankPace | None] = [None] * len(rounds)
+    if _at_own_pace(cell.trial):
+        found = standings(rounds, cell.looks) or found
     return tuple(
-        RankRate(
-            rank=rank,
-            host=" and ".join(dict.fromkeys(one.host for one in seen[rank])),
-            device=" and ".join(dict.fromkeys(one.device for one in seen[rank])),
-            headline=interval(rounds[rank], looks=looks),
-            standing=standing,
-        )
-        for rank, standing in zip(rounds, found, strict=True)
+        RankRate(one.rank, one.host, one.device, interval(own, looks=cell.looks), standing)
+        for one, own, standing in zip(cell.ranks, rounds, found, strict=True)
     )
 
 
@@ -344,15 +322,15 @@ def _work(trial: Trial) -> Trial:
     return trial.model_copy(update=changes)
 
 
-def _baseline(rows: Sequence[Row], work: Trial) -> int | None:
-    """The measured one-device cell of that work; the most alike if there are several."""
+def _baseline(cells: Sequence[Cell], work: Trial) -> Cell | None:
+    """The one-device cell of that work; the most alike if there are several."""
+    wanted = work.model_copy(update=IDLE_ALONE)
     fitting = [
-        index
-        for index, row in enumerate(rows)
-        if row.headline is not None
-        and row.trial.model_copy(update=IDLE_ALONE) == work.model_copy(update=IDLE_ALONE)
+        cell
+        for cell in cells
+        if cell.trial.devices == 1 and cell.trial.model_copy(update=IDLE_ALONE) == wanted
     ]
-    return min(fitting, key=lambda i: len(rows[i].trial.differs_in(work)), default=None)
+    return min(fitting, key=lambda cell: len(cell.trial.differs_in(work)), default=None)
 
 
 def _at_own_pace(trial: Trial) -> bool:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from convdyno import __version__
-from convdyno.report.rows import row
-from convdyno.report.words import clock, noun, rate
+from convdyno.report.bench_json import in_folder
+from convdyno.report.cell import cell_of
+from convdyno.report.columns import cell_data
+from convdyno.report.format import between, clock, noun, rate, varying, written
 from convdyno.results.index import Head
 from convdyno.results.record import Record
 from convdyno.trial.spec import Trial
@@ -22,12 +24,12 @@ Times = tuple[float | None, float]
 """Seconds that are expected, if anything is known, and at the most."""
 
 
-class Planned(Protocol):
+class SweepCell(Protocol):
     """A trial of the plan, and how it stands."""
 
     @property
     def trial(self) -> Trial:
-        """What is run."""
+        """The trial that is run."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -46,15 +48,17 @@ class Planned(Protocol):
         """Why it stands so."""
 
 
-class Agenda(Protocol):
-    """The plan."""
+class SweepState(Protocol):
+    """The plan of a sweep, and how it stands."""
 
     @property
-    def planned(self) -> Sequence[Planned]:
+    def planned(self) -> Sequence[SweepCell]:
         """All of it, in the order of the file."""
 
 
-def plan_lines(agenda: Agenda, groups: Sequence[Sequence[Planned]], times: Times) -> list[str]:
+def plan_lines(
+    agenda: SweepState, groups: Sequence[Sequence[SweepCell]], times: Times
+) -> list[str]:
     """What is about to happen, and when it will be over."""
     counts = _counts(agenda)
     words = {
@@ -81,8 +85,8 @@ def plan_lines(agenda: Agenda, groups: Sequence[Sequence[Planned]], times: Times
 
 def plan_document(
     title: str,
-    agenda: Agenda,
-    groups: Sequence[Sequence[Planned]],
+    agenda: SweepState,
+    groups: Sequence[Sequence[SweepCell]],
     times: Times,
     commands: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -113,7 +117,7 @@ def plan_document(
 
 def outcome_document(
     title: str,
-    agenda: Agenda,
+    agenda: SweepState,
     records: Sequence[Record | None],
     stopped: str | None,
     folder: Path,
@@ -125,8 +129,8 @@ def outcome_document(
         if record is None:
             cells.append({"trial": one.trial.model_dump(mode="json")} | about)
         else:
-            file = str(folder / f"{record.id}.json")
-            cells.append(row(record).to_data() | about | {"record": file})
+            data = cell_data(cell_of(record))
+            cells.append(data | about | in_folder(folder, record.id))
     return {
         "format": FORMAT,
         "convdyno": __version__,
@@ -137,14 +141,14 @@ def outcome_document(
     }
 
 
-def outcome_table(agenda: Agenda) -> list[dict[str, Any]]:
+def outcome_table(agenda: SweepState) -> list[dict[str, Any]]:
     """A row for each cell: what tells it from the others, and its figures."""
-    axes = varying([one.trial for one in agenda.planned])
+    axes = varying([one.trial for one in agenda.planned], ("network", "engine"))
     return [
-        {name: said(one.trial, name) for name in axes}
+        {name: written(getattr(one.trial, name)) for name in axes}
         | {
             "images/s": rate(_figure(one, "images_per_second")),
-            "95 % interval": _interval(one),
+            "95 % interval": between(_figure(one, "low"), _figure(one, "high")),
             "rounds": str(_figure(one, "rounds") or "-"),
             "standing": one.standing,
         }
@@ -152,7 +156,7 @@ def outcome_table(agenda: Agenda) -> list[dict[str, Any]]:
     ]
 
 
-def outcome_lines(agenda: Agenda, stopped: str | None, folder: Path) -> list[str]:
+def outcome_lines(agenda: SweepState, stopped: str | None, folder: Path) -> list[str]:
     """What went wrong or is left, and what to do next."""
     failed = [one for one in agenda.planned if one.standing in ("failed", "skipped")]
     lines = [f"{one.trial.label}: {one.standing}: {one.reason}" for one in failed]
@@ -170,7 +174,7 @@ def outcome_lines(agenda: Agenda, stopped: str | None, folder: Path) -> list[str
     return lines
 
 
-def left_words(agenda: Agenda) -> str:
+def left_words(agenda: SweepState) -> str:
     """Why some cells are left though nobody has stopped the sweep, and what to do next."""
     left = [one for one in agenda.planned if one.standing in ("new", "interrupted")]
     reasons = list(dict.fromkeys(one.reason or "not run" for one in left))
@@ -181,34 +185,12 @@ def left_words(agenda: Agenda) -> str:
     )
 
 
-def varying(trials: Sequence[Trial]) -> list[str]:
-    """The fields in which these trials differ; always the network and the engine."""
-    first = trials[0]
-    found = {"network", "engine"}
-    for trial in trials[1:]:
-        found.update(first.differs_in(trial))
-    return [name for name in Trial.model_fields if name in found]
-
-
-def _counts(agenda: Agenda) -> dict[str, int]:
+def _counts(agenda: SweepState) -> dict[str, int]:
     counts: dict[str, int] = {}
     for one in agenda.planned:
         counts[one.standing] = counts.get(one.standing, 0) + 1
     return counts
 
 
-def _figure(one: Planned, name: str) -> Any:
+def _figure(one: SweepCell, name: str) -> Any:
     return one.head.figures.get(name) if one.head else None
-
-
-def _interval(one: Planned) -> str:
-    low, high = _figure(one, "low"), _figure(one, "high")
-    return f"{rate(low)} to {rate(high)}" if low is not None and high is not None else "-"
-
-
-def said(trial: Trial, name: str) -> str:
-    """A field of a trial in words."""
-    value = getattr(trial, name)
-    if isinstance(value, tuple):
-        return "x".join(map(str, value))
-    return "auto" if value is None else str(getattr(value, "kind", value))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from convdyno import __version__
-from convdyno.report.words import clock, noun, quantity, rate
+from convdyno.report.format import clock, noun, quantity, rate
 from convdyno.stats import t_distribution
 from convdyno.terminal import Visible, erase_line
 from convdyno.trial.training import Training

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from convdyno import __version__
+from convdyno.report.bench_json import in_folder
+from convdyno.report.cell import Cell, cell_of
+from convdyno.report.columns import cell_data, cell_words
+from convdyno.report.comparisons import comparison_data
 from convdyno.report.console import Screen
-from convdyno.report.rows import Row, row
-from convdyno.report.words import clock, noun, rate
+from convdyno.report.format import around, clock, noun, ratio, said, written
 from convdyno.results.preset import Gain, Preset, Settings
 from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, compare
@@ -18,6 +21,8 @@ from convdyno.stats.rounds_of_record import paired
 from convdyno.trial.spec import Trial
 
 FORMAT = 1
+SHOWN = ("images_per_second", "between", "rounds", "batch", "status")
+"""What is shown of both sides."""
 CURSE = (
     "the figures are from rounds after the search, because what was fastest in a search was partly "
     "lucky in it"
@@ -38,23 +43,23 @@ class Effect:
     found: Comparison
 
     def line(self, default: Trial) -> dict[str, str]:
-        """For people."""
+        """The effect as a row of a table."""
         chosen = self.ours != getattr(default, self.factor)
         return {
             "setting": self.factor.replace("_", " "),
-            "chosen": _value(self.ours),
-            "instead of": _value(self.theirs) + ("" if chosen else " (tried)"),
-            "times the images/s": _ratio(self.found),
+            "chosen": written(self.ours),
+            "instead of": written(self.theirs) + ("" if chosen else " (tried)"),
+            "times the images/s": _times(self.found),
             "": _matters(self.found),
         }
 
     def to_data(self) -> dict[str, Any]:
-        """For machines."""
+        """The effect for machines, unrounded."""
         return {
             "factor": self.factor,
             "chosen": self.ours,
             "instead_of": self.theirs,
-            **_comparison(self.found),
+            **comparison_data(self.found),
         }
 
 
@@ -62,8 +67,8 @@ class Effect:
 class Tuning:
     """The winner, the default, and what each setting brings."""
 
-    default: Row
-    winner: Row
+    default: Cell
+    winner: Cell
     gain: Comparison | None
     """Of the winner over the default; None where they are the same."""
     effects: tuple[Effect, ...]
@@ -83,20 +88,17 @@ class Tuning:
 
     @property
     def sentence(self) -> str:
-        """What came out."""
+        """The outcome of the search in words."""
         if self.gain is None:
             return "nothing that was tried is faster than the default settings"
-        changed = ", ".join(
-            f"{name.replace('_', ' ')} {_value(getattr(self.winner.trial, name))}"
-            for name in self.winner.trial.differs_in(self.default.trial)
-        )
-        told = f"{changed}: {_ratio(self.gain)} times the images/s of the default settings"
+        changed = _changes(self.winner.trial, self.default.trial)
+        told = f"{changed}: {_times(self.gain)} times the images/s of the default settings"
         if self.faster:
             return told
         return f"{told}, which is not shown to be faster, so the default settings stay"
 
     def show(self, screen: Screen, kept: Path, name: str) -> None:
-        """One screen."""
+        """The outcome on the screen."""
         screen.line(self.default.trial.label, style="bold")
         failed = [record for record in self.tried if not record.measured]
         screen.line(
@@ -107,7 +109,8 @@ class Tuning:
         for record in failed:
             screen.line(f"{_changes(record.trial, self.default.trial)}: {record.reason}")
         screen.line()
-        screen.table([_headline("default", self.default), _headline("winner", self.winner)])
+        sides = {"default": self.default, "winner": self.winner}
+        screen.table([{"": name} | cell_words(cell, SHOWN) for name, cell in sides.items()])
         if self.effects:
             screen.line()
             screen.table([effect.line(self.default.trial) for effect in self.effects])
@@ -126,9 +129,9 @@ class Tuning:
             "convdyno": __version__,
             "sentence": self.sentence,
             "faster": self.faster,
-            "default": self.default.to_data() | _file(folder, self.default),
-            "winner": self.winner.to_data() | _file(folder, self.winner),
-            "gain": _comparison(self.gain) if self.gain else None,
+            "default": cell_data(self.default) | in_folder(folder, self.default.id),
+            "winner": cell_data(self.winner) | in_folder(folder, self.winner.id),
+            "gain": comparison_data(self.gain) if self.gain else None,
             "effects": [effect.to_data() for effect in self.effects],
             "tried": [_tried(record, self.default.trial) for record in self.tried],
             "search_seconds": self.search_seconds,
@@ -138,7 +141,7 @@ class Tuning:
 
     def preset(self, name: str, host: str, machine: str) -> Preset:
         """The settings to use, under a name."""
-        trial, record = self.best, self.winner.record
+        trial, winner = self.best, self.winner
         gain = None
         if self.faster and self.gain is not None and self.gain.ratio is not None:
             assert self.gain.low is not None
@@ -156,10 +159,10 @@ class Tuning:
             mode=trial.mode,
             precision=trial.precision,
             devices=trial.devices,
-            created=record.created,
+            created=winner.created,
             convdyno=__version__,
-            command=record.command,
-            versions=record.versions,
+            command=winner.command,
+            versions=dict(winner.versions),
             settings=Settings(
                 batch=trial.batch,
                 layout=trial.layout,
@@ -191,55 +194,26 @@ def tuning(
         Effect(name, ours, theirs, one)
         for (name, ours, theirs, _), one in zip(contrasts, found, strict=True)
     )
-    return Tuning(row(default), row(winner), gain, effects, tuple(tried), *seconds)
-
-
-def _headline(name: str, shown: Row) -> dict[str, Any]:
-    return {
-        "": name,
-        "images/s": rate(shown.images_per_second),
-        "95 % interval": "-" if shown.low is None else f"{rate(shown.low)} to {rate(shown.high)}",
-        "rounds": shown.rounds,
-        "batch": shown.trial.batch,
-        "status": shown.status,
-    }
+    return Tuning(cell_of(default), cell_of(winner), gain, effects, tuple(tried), *seconds)
 
 
 def _tried(record: Record, default: Trial) -> dict[str, Any]:
+    cell = cell_of(record)
     return {
-        "changes": {name: getattr(record.trial, name) for name in record.trial.differs_in(default)},
-        "status": record.status,
-        "reason": record.reason,
-        "turns": sum(len({b.turn for b in p.blocks}) for p in record.measured),
-        "images_per_second": row(record).images_per_second,
+        "changes": {name: getattr(cell.trial, name) for name in cell.trial.differs_in(default)},
+        "status": cell.status,
+        "reason": cell.reason,
+        "turns": sum(len(set(taken.turns.tolist())) for taken in cell.measured.values()),
+        "images_per_second": cell.images_per_second,
     }
 
 
 def _changes(trial: Trial, default: Trial) -> str:
-    names = trial.differs_in(default)
-    return ", ".join(f"{n.replace('_', ' ')} {_value(getattr(trial, n))}" for n in names) or "-"
+    return ", ".join(said(trial, name) for name in trial.differs_in(default)) or "-"
 
 
-def _file(folder: Path, shown: Row) -> dict[str, str]:
-    return {"record": str(folder / f"{shown.id}.json")}
-
-
-def _comparison(found: Comparison) -> dict[str, Any]:
-    return {
-        "ratio": found.ratio,
-        "interval": [found.low, found.high],
-        "level": found.level,
-        "rounds": found.rounds,
-        "verdict": found.verdict,
-        "reason": found.reason,
-    }
-
-
-def _ratio(found: Comparison) -> str:
-    if found.ratio is None:
-        return "-"
-    between = "" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"
-    return f"{found.ratio:.3f}{between}"
+def _times(found: Comparison) -> str:
+    return around(found.ratio, found.low, found.high, ratio)
 
 
 def _matters(found: Comparison) -> str:
@@ -249,7 +223,3 @@ def _matters(found: Comparison) -> str:
         "equivalent": "makes no difference",
         "undecided": found.reason or "undecided",
     }[found.verdict]
-
-
-def _value(value: Any) -> str:
-    return "auto" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

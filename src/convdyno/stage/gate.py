@@ -11,7 +11,7 @@ from convdyno.results.floor import Floor, new_floor
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store
 from convdyno.stage.progress import Narrator
-from convdyno.stage.rounds import Cell, Limits, Stage
+from convdyno.stage.rounds import Limits, Stage, StagedCell
 from convdyno.stage.stopping import UntilPrecise, ratio_known
 from convdyno.stats.gate import control_ratios
 from convdyno.stats.plan import Goal
@@ -84,12 +84,12 @@ class Arena:
         floor = new_floor(side.trial, self.machine, tuple(ratios), took)
         return Control(floor, took)
 
-    def _in_turns(self, cells: tuple[Cell, Cell], goal: Goal, seconds: float) -> float:
+    def _in_turns(self, cells: tuple[StagedCell, StagedCell], goal: Goal, seconds: float) -> float:
         """Run two cells until their ratio is precise enough; how long it took."""
         pace = UntilPrecise(goal, precision=ratio_known, fewest=len(cells))
         return self._run(list(cells), pace, seconds)
 
-    def _run(self, cells: list[Cell], pace: UntilPrecise, seconds: float) -> float:
+    def _run(self, cells: list[StagedCell], pace: UntilPrecise, seconds: float) -> float:
         limits = Limits(seconds, self.silence_seconds)
         stage = Stage(cells, pace.goal, limits, self.store, self.narrator, _never, pace=pace)
         try:
@@ -98,7 +98,7 @@ class Arena:
             self.narrator.clear()
         return stage.seconds
 
-    def _cell(self, side: Side, role: str = "") -> Cell:
+    def _cell(self, side: Side, role: str = "") -> StagedCell:
         record = new_record(
             side.trial,
             machine=self.machine,
@@ -108,7 +108,7 @@ class Arena:
         )
         start = partial(side.there.start, rank_seconds=self.rank_seconds)
         steps = self.steps if side.trial.mode == "train" else 1
-        return Cell(record, side.there.alone(side.trial), start=start, steps=steps)
+        return StagedCell(record, side.there.alone(side.trial), start=start, steps=steps)
 
 
 def _never(trial: Trial) -> Any:

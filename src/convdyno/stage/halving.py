@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from convdyno.errors import TrialFailed
 from convdyno.results.record import Record
-from convdyno.stage.rounds import Cell, Stage
+from convdyno.stage.rounds import Stage, StagedCell
 from convdyno.stats.rounds_of_record import rounds_of
 from convdyno.stats.summary import interval
 
@@ -92,8 +92,11 @@ def start_seconds(record: Record) -> float:
 
 
 def knock_out(
-    cells: list[Cell], seats: int, until: float, heat_of: Callable[[list[Cell], int, float], Stage]
-) -> Cell | None:
+    cells: list[StagedCell],
+    seats: int,
+    until: float,
+    heat_of: Callable[[list[StagedCell], int, float], Stage],
+) -> StagedCell | None:
     """The cell that wins heat after heat; None if none could be measured.
 
     `heat_of` makes a stage that halves some cells, by how often legs are doubled at its start and
@@ -101,7 +104,7 @@ def knock_out(
     """
     contenders = list(cells)
     for rung in itertools.count():
-        left: list[Cell] = []
+        left: list[StagedCell] = []
         groups = [contenders[n : n + seats] for n in range(0, len(contenders), seats)]
         parts = len(groups) + (len(groups) > 1)  # The winners of several heats meet once more.
         for place, group in enumerate(groups):

@@ -64,7 +64,7 @@ class Stopped(KeyboardInterrupt):
 
 
 @dataclass
-class Cell:
+class StagedCell:
     """A trial on the stage; its record grows turn by turn."""
 
     record: Record
@@ -89,7 +89,7 @@ class Cell:
 class Seat:
     """A cell's live process in the current round."""
 
-    cell: Cell
+    cell: StagedCell
     worker: Team
     process: Process
     blocks_per_turn: int
@@ -104,7 +104,7 @@ class Stage:
 
     def __init__(
         self,
-        cells: list[Cell],
+        cells: list[StagedCell],
         goal: Goal,
         limits: Limits,
         store: Store,
@@ -121,7 +121,7 @@ class Stage:
             cell.record = cell.record.but(run=cell.record.run or run)
         had = turns_had([cell.record for cell in cells])
         self._pace: Pace = pace or UntilPrecise(goal, had)
-        self.stayed: list[Cell] = []
+        self.stayed: list[StagedCell] = []
         """Who was still there when its sitting of the latest round was over."""
         together = [cell for cell in cells if not cell.alone]
         alone = [[cell] for cell in cells if cell.alone]
@@ -208,13 +208,15 @@ class Stage:
             self._sittings.append([cell for cell in cells if cell not in later])
         self._pace.end_round()
 
-    def _sit(self, number: int, sitting: int, cells: list[Cell], others: int) -> list[Cell]:
+    def _sit(
+        self, number: int, sitting: int, cells: list[StagedCell], others: int
+    ) -> list[StagedCell]:
         """Seat as many cells as memory holds and measure them; the others come back for later.
 
         `others` is how many cells have a sitting of their own after this one.
         """
         seats: list[Seat] = []
-        later: list[Cell] = []
+        later: list[StagedCell] = []
         began = time.monotonic()
         try:
             for cell in cells:
@@ -239,7 +241,7 @@ class Stage:
                 seat.worker.end()
         return later
 
-    def _seat(self, number: int, sitting: int, cell: Cell) -> Seat:
+    def _seat(self, number: int, sitting: int, cell: StagedCell) -> Seat:
         """Start a worker, load the cell's network and warm it up."""
         first = sitting == 0 and cell is self.cells[0]
         seconds = self._pace.start_seconds(first=first, left=self._left())
@@ -354,7 +356,7 @@ class Stage:
         others = tuple(p for p in seat.cell.record.processes if p.round != seat.process.round)
         self._write(seat.cell, processes=(*others, seat.process))
 
-    def _remember(self, cell: Cell, opened: dict[str, Any]) -> None:
+    def _remember(self, cell: StagedCell, opened: dict[str, Any]) -> None:
         settings = dict(opened["settings"])
         if cell.record.versions not in ({}, opened["versions"]):
             # It was taken up, but by another version than before: the two are not to be mixed.
@@ -369,14 +371,14 @@ class Stage:
             warnings=tuple(warnings),
         )
 
-    def _fail(self, cell: Cell, failure: TrialFailed) -> None:
+    def _fail(self, cell: StagedCell, failure: TrialFailed) -> None:
         cell.failed = True
         failure = self._failures.instead.get(failure.status, failure)
         self._write(cell, status=failure.status, reason=str(failure))
         if self._failures.told:
             self.narrator.failed(cell.record.trial.label, str(failure))
 
-    def _write(self, cell: Cell, **changes: Any) -> None:
+    def _write(self, cell: StagedCell, **changes: Any) -> None:
         cell.record = cell.record.but(**changes)
         self.store.write(cell.record)
 
@@ -394,7 +396,7 @@ class Stage:
         finally:
             self._patient = True
 
-    def _alive(self) -> list[Cell]:
+    def _alive(self) -> list[StagedCell]:
         return [cell for cell in self.cells if not cell.failed]
 
     def _records(self) -> list[Record]:

@@ -23,7 +23,7 @@ from convdyno.results.index import Index
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store, read_record
 from convdyno.stage.progress import Narrator
-from convdyno.stage.rounds import Cell, Failures, Limits, Stage, Stopped
+from convdyno.stage.rounds import Failures, Limits, Stage, StagedCell, Stopped
 from convdyno.stage.sweep_plan import (
     OPEN,
     PlannedTrial,
@@ -156,7 +156,7 @@ class SweepRun:
             self._look()
             return crowded
 
-    def _measure(self, group: list[PlannedTrial]) -> list[Cell]:
+    def _measure(self, group: list[PlannedTrial]) -> list[StagedCell]:
         means = self._means
         with ExitStack() as kept:
             self._preparing = True
@@ -185,10 +185,10 @@ class SweepRun:
                 self._stage = None
         return cells
 
-    def _cell(self, one: PlannedTrial, placed: Trial) -> Cell:
+    def _cell(self, one: PlannedTrial, placed: Trial) -> StagedCell:
         """The cell with a record to go on with, or a new one."""
         record = self._taken_up(one) or self._new(one)
-        return Cell(
+        return StagedCell(
             record,
             self._means.alone(one.trial),
             placed=placed if placed != one.trial else None,
@@ -207,7 +207,7 @@ class SweepRun:
         labels = record.labels | one.labels
         return record.but(reason=None, command=self._means.command, labels=labels)
 
-    def _part(self, cells: list[Cell]) -> None:
+    def _part(self, cells: list[StagedCell]) -> None:
         """Let only those be known as one run that are measured in turns from now on, too."""
         here = {cell.record.id for cell in cells}
         parted = {head.run for head in self.agenda.heads if head.run and head.id not in here}

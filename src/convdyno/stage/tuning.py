@@ -20,7 +20,7 @@ from convdyno.results.store import Store
 from convdyno.stage.batch_search import BatchSearch
 from convdyno.stage.halving import MEASURING_SHARE, Halving, knock_out, speed, start_seconds
 from convdyno.stage.progress import Narrator
-from convdyno.stage.rounds import TURN_SECONDS, Cell, Failures, Limits, Stage
+from convdyno.stage.rounds import TURN_SECONDS, Failures, Limits, Stage, StagedCell
 from convdyno.stats.plan import Goal
 from convdyno.trial import axes
 from convdyno.trial.spec import Trial
@@ -106,7 +106,7 @@ class Tuner:
     silence_seconds: float
     rank_seconds: float
     quiet: bool = False
-    tried: list[Cell] = field(default_factory=list)
+    tried: list[StagedCell] = field(default_factory=list)
 
     def tune(self, default: Trial, free: Collection[str]) -> Tuned:
         """Search what is free to be changed, then measure what it brought."""
@@ -139,7 +139,7 @@ class Tuner:
             time.monotonic() - searched,
         )
 
-    def _scout(self, trial: Trial, until: float) -> Cell:
+    def _scout(self, trial: Trial, until: float) -> StagedCell:
         """One process alone, to see what the default settings become and what they cost."""
         cell = self._cell(trial, "search")
         self._best([cell], until)
@@ -152,7 +152,9 @@ class Tuner:
         self.narrator.say(f"a batch of {trial.batch} does not fit: {room.sentence}")
         return trial.model_copy(update={"batch": room.batch or trial.accumulate})
 
-    def _search(self, default: Trial, others: Alternatives, scout: Cell, until: float) -> Trial:
+    def _search(
+        self, default: Trial, others: Alternatives, scout: StagedCell, until: float
+    ) -> Trial:
         winner = default
         now = time.monotonic()
         share = SETTINGS_SHARE if "batch" in others else 1.0
@@ -171,8 +173,8 @@ class Tuner:
             winner = best.record.trial if best else winner
         return winner
 
-    def _best(self, cells: list[Cell], until: float) -> Cell | None:
-        def heat_of(group: list[Cell], doubled: int, seconds: float) -> Stage:
+    def _best(self, cells: list[StagedCell], until: float) -> StagedCell | None:
+        def heat_of(group: list[StagedCell], doubled: int, seconds: float) -> Stage:
             limits = Limits(seconds, self.silence_seconds)
             return Stage(
                 group,
@@ -256,6 +258,6 @@ class Tuner:
     def _start(self, trial: Trial) -> Any:
         return self.there.start(trial, self.rank_seconds)
 
-    def _cell(self, trial: Trial, role: str) -> Cell:
+    def _cell(self, trial: Trial, role: str) -> StagedCell:
         record = new_record(trial, machine=self.machine, command=self.command, role=role)
-        return Cell(record, self.there.alone(trial))
+        return StagedCell(record, self.there.alone(trial))

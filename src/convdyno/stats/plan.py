@@ -69,7 +69,7 @@ class Goal:
     minimum_rounds: int = MINIMUM_ROUNDS
     maximum_rounds: int = 100
     minimum_turns: int = 2
-    """In each round."""
+    """The turns of each round."""
 
 
 DEFAULT_GOAL = Goal()
@@ -90,7 +90,7 @@ class RoundPlan:
     """What is still to be measured."""
 
     rounds: int
-    """New rounds."""
+    """How many new rounds there are."""
     turns: int
     """The turns of each new round, and of the live one if it has had fewer."""
     seconds: float

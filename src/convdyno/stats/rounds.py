@@ -71,7 +71,7 @@ class Round:
     @property
     def has_clean_blocks(self) -> bool:
         """Whether any block was measured without disturbance."""
-        return not bool(self.contaminated.all())
+        return int(np.count_nonzero(self.contaminated)) < len(self.contaminated)
 
     @cached_property
     def used(self) -> Booleans:

@@ -102,7 +102,7 @@ def interval(rounds: Sequence[Round], level: float = 0.95, looks: int = 1) -> In
     seconds_per_image = float(np.mean([r.seconds_per_image for r in rounds]))
     half, basis = _half_width(rounds, alpha_after(level, looks))
     estimate = 1 / seconds_per_image
-    used = sum(int(r.used.sum()) for r in rounds)
+    used = sum(int(np.count_nonzero(r.used)) for r in rounds)
     return Interval(
         estimate=estimate,
         low=None if half is None else estimate * math.exp(-half),

@@ -32,32 +32,30 @@
 
   // The table.
   const COLUMNS = {
-    network: { title: "network", className: "id" },
-    engine: { title: "engine", className: "id" },
-    mode: { title: "mode", className: "id" },
-    precision: { title: "precision", className: "id" },
-    batch: { title: "batch", number: true, show: (i) => {
+    network: { className: "id" },
+    engine: { className: "id" },
+    mode: { className: "id" },
+    precision: { className: "id" },
+    batch: { number: true, show: (i) => {
       const each = cells.batch[i], all = each * cells.devices[i];
       return all === each ? String(each) : [String(each), make("span", { className: "sub", title: `${cells.devices[i]} devices`, textContent: `×${cells.devices[i]} = ${all}` })];
     } },
-    devices: { title: "devices", number: true },
-    settings: { title: "settings", className: "bare" },
-    host: { title: "machine" },
-    machine: { title: "machine" },
-    rate: { title: "images/s", number: true, first: "descending", className: "rate", show: (i) => {
-      if (cells.rate[i] === null) return "";
+    settings: { className: "bare" },
+    host: {},
+    images_per_second: { number: true, first: "descending", className: "rate", show: (i) => {
+      if (cells.images_per_second[i] === null) return "";
       const ends = cells.low[i] === null ? "no interval" : `${three(cells.low[i])} to ${three(cells.high[i])}`;
-      return [make("b", { textContent: three(cells.rate[i]) }), make("span", { className: "sub", textContent: ends })];
+      return [make("b", { textContent: three(cells.images_per_second[i]) }), make("span", { className: "sub", textContent: ends })];
     } },
-    share: { title: "of peak", number: true, first: "descending", show: (i) => known(percent)(cells.share[i]) },
-    joule: { title: "images/J", number: true, first: "descending", show: (i) => known(three)(cells.joule[i]) },
-    memory: { title: "memory", number: true, show: (i) => known((v) => prefixed(v, "B"))(cells.memory[i]) },
-    status: { title: "status", className: "bare", show: (i) => {
+    share_of_peak: { number: true, first: "descending", show: (i) => known(percent)(cells.share_of_peak[i]) },
+    images_per_joule: { number: true, first: "descending", show: (i) => known(three)(cells.images_per_joule[i]) },
+    memory_bytes: { number: true, show: (i) => known((v) => prefixed(v, "B"))(cells.memory_bytes[i]) },
+    status: { className: "bare", show: (i) => {
       const status = value("status", i);
       const kind = status === "ok" ? "ok" : status === "interrupted" ? "interrupted" : "bad";
       return make("span", { className: `chip ${kind}`, textContent: status });
     } },
-    created: { title: "measured", className: "bare", first: "descending", show: (i) => cells.created[i].slice(0, 10) },
+    created: { className: "bare", first: "descending", show: (i) => value("created", i).slice(0, 10) },
   };
   const shown = data.columns;
   const opened = new Set();
@@ -67,7 +65,7 @@
     const row = make("tr", {}, make("th", { className: "toggle" }));
     for (const name of shown) {
       const column = COLUMNS[name];
-      const button = make("button", { type: "button", textContent: column.title });
+      const button = make("button", { type: "button", textContent: data.titles[name] });
       button.addEventListener("click", () => sortBy(name));
       const cell = make("th", { className: column.number ? "n" : "", scope: "col" }, button);
       cell.dataset.column = name;
@@ -81,14 +79,14 @@
     const list = make("dl", {},
       ...fact("to repeat it", make("code", { textContent: value("command", i) })),
       ...fact("measured by", make("code", { textContent: value("run", i) })),
-      ...fact("record", `${cells.id[i]}, begun ${cells.created[i].replace("T", " ")} UTC`),
+      ...fact("record", `${value("id", i)}, begun ${value("created", i).replace("T", " ")} UTC`),
       ...fact("reason", value("reason", i)),
       ...fact("settings", value("used", i)),
       ...fact("versions", value("versions", i)),
       ...fact("machine", value("machine", i)),
       ...fact("labels", value("labels", i)),
-      ...fact("first step", known(span)(cells.first[i])),
-      ...fact("rounds", `${cells.rounds[i]}, ${cells.blocks[i]} blocks${cells.bad[i] ? `, ${cells.bad[i]} of them disturbed` : ""}`),
+      ...fact("first step", known(span)(cells.first_step_seconds[i])),
+      ...fact("rounds", `${cells.rounds[i]}, ${cells.blocks[i]} blocks${cells.contaminated_blocks[i] ? `, ${cells.contaminated_blocks[i]} of them disturbed` : ""}`),
       ...fact("mind", cells.warnings[i].map((w) => make("div", { textContent: data.warnings[w] }))),
     );
     const cell = make("td", { colSpan: shown.length + 1 }, list);
@@ -108,7 +106,7 @@
       const column = COLUMNS[name];
       const content = column.show ? column.show(i) : String(value(name, i) ?? "");
       const cell = make("td", { className: `${column.number ? "n " : ""}${column.className ?? ""}` }, ...[].concat(content));
-      cell.dataset.label = column.title;
+      cell.dataset.label = data.titles[name];
       line.append(cell);
     }
     return open ? [line, details(i)] : [line];
@@ -126,7 +124,7 @@
         }
         copy.textContent = "copied";
       });
-      return make("li", {}, make("span", { className: "sub", textContent: cells.label[i] }), code, copy);
+      return make("li", {}, make("span", { className: "sub", textContent: value("label", i) }), code, copy);
     }));
     const left = visible.length - some.length;
     for (const pages of document.querySelectorAll(".pages")) {
@@ -161,7 +159,7 @@
   const passes = (i) => {
     for (const [name, wanted] of Object.entries(chosen)) if (wanted && String(value(name, i)) !== wanted) return false;
     // A part of an id is random: only its beginning is looked for.
-    return chosen_words.every((word) => words[i].includes(word) || cells.id[i].toLowerCase().startsWith(word));
+    return chosen_words.every((word) => words[i].includes(word) || value("id", i).toLowerCase().startsWith(word));
   };
   let chosen_words = [], pass = new Uint8Array(total).fill(1);
   const filters = () => {
@@ -170,9 +168,9 @@
       const all = found.names ? [...new Set(found.codes)].map((c) => found.names[c]) : [...new Set(found)];
       if (all.length < 2) continue;
       all.sort((a, b) => String(a).localeCompare(String(b), "en", { numeric: true }));
-      const select = make("select", { name }, make("option", { value: "", textContent: `${COLUMNS[name].title}: all` }),
+      const select = make("select", { name }, make("option", { value: "", textContent: `${data.titles[name]}: all` }),
         ...all.map((one) => make("option", { value: String(one), textContent: name === "batch" ? `batch ${one}` : name === "devices" ? `${one} devices` : String(one) })));
-      select.setAttribute("aria-label", COLUMNS[name].title);
+      select.setAttribute("aria-label", data.titles[name]);
       select.addEventListener("change", () => { chosen[name] = select.value; room = STEP; update(); });
       $("selects").append(select);
     }

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from convdyno.report.document import Certificates
-from convdyno.report.entries import Entry, Gathered, TrainingRun
-from convdyno.report.ladders import Climbed, climbed
-from convdyno.report.pairs import (
+from convdyno.report.cell import Cell
+from convdyno.report.cells import Gathered, TrainingRun
+from convdyno.report.comparisons import (
     AXES,
     MACHINE,
     SHAPES,
+    Certificates,
     Pair,
     family_of,
     judge,
-    natural,
     pairs_along,
-    written,
 )
-from convdyno.report.rows import Row
+from convdyno.report.format import clock, natural, percent
+from convdyno.report.ladders import Climbed, climbed
 from convdyno.report.scaling import Curve, curves
-from convdyno.report.words import clock, percent, quantity, rate, span
 from convdyno.results import machines
 from convdyno.trial.spec import Trial
 
-MAIN = ("network", "engine", "mode", "precision", "batch", "devices")
-"""The settings that every table shows."""
-UNTOLD = frozenset({*MAIN, "optimiser", "seed", "hosts", "cores", "scaling"})
-"""Settings that are shown elsewhere, or that say little."""
 NOT_ASKED = SHAPES | {MACHINE, "batch", "seed", "optimiser", "data", "staged", "slurm", "cores"}
 """Axes along which a report forms no ratios of its own: `convdyno compare` does."""
 MOST_PAIRS = 24
 """Ratios of one network, mode and machine."""
 MOST_FAMILIES = 12
-DEFAULTS = {name: one.default for name, one in Trial.model_fields.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,112 +44,52 @@ class Family:
     """Pairs that there are besides."""
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """A curve or a ladder, with the cells that it is made of in its own order."""
-
-    what: Curve | Climbed
-    entries: tuple[Entry, ...]
-
-
 @dataclass
-class Content:
+class ReportModel:
     """A report before it is written."""
 
     gathered: Gathered
-    cells: list[Entry]
+    cells: list[Cell]
     """In the order of the tables: by network and mode, the fastest first."""
     newest: set[str]
     """Ids of the latest record of each trial on each machine."""
     families: list[Family] = field(default_factory=list)
     families_left_out: int = 0
-    curves: list[Found] = field(default_factory=list)
-    ladders: list[Found] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    ladders: list[Climbed] = field(default_factory=list)
 
     @property
-    def latest(self) -> list[Entry]:
+    def latest(self) -> list[Cell]:
         """The newest measured record of each trial on each machine, for the charts."""
         measured = [cell for cell in self.cells if cell.headline and not cell.role]
         newest = _newest(measured)
         return [cell for cell in measured if cell.id in newest]
 
-    def warnings(self) -> dict[str, list[Entry]]:
+    def warnings(self) -> dict[str, list[Cell]]:
         """What to mind, and of which cells."""
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[Cell]] = {}
         for cell in self.cells:
             for text in cell.warnings:
                 found.setdefault(text, []).append(cell)
         return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
-    def failures(self) -> dict[tuple[str, str], list[Entry]]:
+    def failures(self) -> dict[tuple[str, str], list[Cell]]:
         """Cells that did not end well, by status and reason."""
-        found: dict[tuple[str, str], list[Entry]] = {}
+        found: dict[tuple[str, str], list[Cell]] = {}
         for cell in self.cells:
             if cell.status != "ok":
                 found.setdefault((cell.status, cell.reason or ""), []).append(cell)
         return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
 
-def make_content(gathered: Gathered, certificates: Certificates) -> Content:
+def make_report(gathered: Gathered, certificates: Certificates) -> ReportModel:
     """All that a report says about what was gathered."""
-    cells = sorted(gathered.entries, key=_place)
-    content = Content(gathered, cells, _newest(cells))
-    content.families, content.families_left_out = _families(gathered.entries, certificates)
-    content.curves = list(_curves(gathered))
-    content.ladders = list(_ladders(gathered.entries))
-    return content
-
-
-def settings_of(trial: Trial, untold: Collection[str] = UNTOLD) -> str:
-    """The settings of a cell that are not what they are by default, in words."""
-    return ", ".join(
-        said(name, value)
-        for name, value in trial.__dict__.items()
-        if name not in untold and value != DEFAULTS[name]
-    )
-
-
-def said(name: str, value: Any) -> str:
-    """One setting in words."""
-    if name == "data":
-        return str(value)
-    words = name.replace("_", " ")
-    return (
-        (words if value else f"no {words}")
-        if isinstance(value, bool)
-        else (f"{words} {written(value)}")
-    )
-
-
-def labels_of(trials: Sequence[Trial]) -> list[str]:
-    """What tells each of some trials from the others."""
-    if not trials:
-        return []
-    names = {name for trial in trials for name in trial.differs_in(trials[0])}
-    shown = [n for n in Trial.model_fields if n in names and n != "optimiser"] or ["engine"]
-    return [", ".join(filter(None, (_word(trial, name) for name in shown))) for trial in trials]
-
-
-def cell_rows(cells: Sequence[Entry]) -> list[dict[str, str]]:
-    """Cells as rows of words."""
-    return [
-        {
-            "network": cell.trial.network,
-            "engine": cell.trial.engine,
-            "mode": cell.trial.mode,
-            "precision": cell.trial.precision,
-            "batch": str(cell.trial.batch),
-            "devices": str(cell.trial.devices),
-            "settings": settings_of(cell.trial),
-            "images/s": rate(cell.rate),
-            "95 % interval": _interval(cell),
-            "of peak": percent(cell.share_of_peak),
-            "first step": span(cell.first_step_seconds),
-            "memory": quantity(cell.memory_bytes, "B") if cell.memory_bytes else "-",
-            "status": cell.status,
-        }
-        for cell in cells
-    ]
+    cells = sorted(gathered.cells, key=_place)
+    report = ReportModel(gathered, cells, _newest(cells))
+    report.families, report.families_left_out = _families(gathered.cells, certificates)
+    report.curves = list(_curves(gathered))
+    report.ladders = list(_ladders(gathered.cells))
+    return report
 
 
 def training_row(run: TrainingRun) -> dict[str, str]:
@@ -179,41 +112,26 @@ def training_row(run: TrainingRun) -> dict[str, str]:
     }
 
 
-def _interval(cell: Entry) -> str:
-    found = cell.headline
-    if found is None or found.low is None:
-        return "-"
-    return f"{rate(found.low)} to {rate(found.high)}"
+def _place(cell: Cell) -> Any:
+    return natural(cell.trial.network), cell.trial.mode, -(cell.images_per_second or 0.0), cell.id
 
 
-def _word(trial: Trial, name: str) -> str:
-    """A setting that is as it is by default goes without saying, unless everybody asks for it."""
-    value = getattr(trial, name)
-    if name not in MAIN and value == DEFAULTS[name]:
-        return ""
-    return str(value) if name in ("network", "engine", "mode", "precision") else said(name, value)
+def _by_age(cells: Iterable[Cell]) -> list[Cell]:
+    return sorted(cells, key=lambda cell: cell.created)
 
 
-def _place(entry: Entry) -> Any:
-    return natural(entry.trial.network), entry.trial.mode, -(entry.rate or 0.0), entry.id
-
-
-def _by_age(entries: Iterable[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: entry.created)
-
-
-def _newest(entries: Iterable[Entry]) -> set[str]:
+def _newest(cells: Iterable[Cell]) -> set[str]:
     """Ids of the latest of each trial on each machine."""
-    ids = {(entry.trial, entry.machine, entry.role): entry.id for entry in _by_age(entries)}
+    ids = {(cell.trial, cell.machine, cell.role): cell.id for cell in _by_age(cells)}
     return set(ids.values())
 
 
-def _families(entries: Sequence[Entry], certificates: Certificates) -> tuple[list[Family], int]:
+def _families(cells: Sequence[Cell], certificates: Certificates) -> tuple[list[Family], int]:
     """The ratios to show: chosen by what was asked and when, never by what came out."""
-    places: dict[tuple[str, str, str], list[Entry]] = {}
-    for entry in _by_age(entries):
-        place = entry.trial.network, entry.trial.mode, entry.machine
-        places.setdefault(place, []).append(entry)
+    places: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in _by_age(cells):
+        place = cell.trial.network, cell.trial.mode, cell.machine
+        places.setdefault(place, []).append(cell)
     newest = sorted(places.values(), key=lambda group: group[-1].created, reverse=True)
     shown: list[Family] = []
     tried = 0
@@ -250,75 +168,71 @@ def _chosen(pairs: Sequence[Pair]) -> list[Pair]:
     return [best[n] for n in order[:MOST_PAIRS]]
 
 
-def _axes(entries: Sequence[Entry]) -> Iterator[str]:
+def _axes(cells: Sequence[Cell]) -> Iterator[str]:
     """The axes along which anything differs at all."""
     for axis in AXES:
         if axis not in NOT_ASKED:
-            first = entries[0].trial if entries else None
-            if any(getattr(e.trial, axis) != getattr(first, axis) for e in entries):
+            first = cells[0].trial if cells else None
+            if any(getattr(e.trial, axis) != getattr(first, axis) for e in cells):
                 yield axis
 
 
-def _curves(gathered: Gathered) -> Iterator[Found]:
+def _curves(gathered: Gathered) -> Iterator[Curve]:
     """The scaling curves, each from the newest run that has it, one device included.
 
     Jobs and sweeps may measure each number of devices in a run of its own: what is in no curve yet
     is shown with the newest cells of one place.
     """
-    runs: dict[Hashable, list[Entry]] = {}
-    places: dict[tuple[Hashable, ...], dict[Trial, Entry]] = {}
-    for entry in _by_age(gathered.measured):
-        if not entry.role:
-            trial = entry.trial
+    runs: dict[Hashable, list[Cell]] = {}
+    places: dict[tuple[Hashable, ...], dict[Trial, Cell]] = {}
+    for cell in _by_age(gathered.measured):
+        if not cell.role:
+            trial = cell.trial
             work = trial.network, trial.engine, trial.mode, trial.precision
-            runs.setdefault((entry.run, *work), []).append(entry)
-            places.setdefault((_where(entry, gathered), *work), {})[trial] = entry
+            runs.setdefault((cell.run_name, *work), []).append(cell)
+            places.setdefault((_where(cell, gathered), *work), {})[trial] = cell
     shown: set[tuple[Hashable, Trial]] = set()
     whole = [group for group in runs.values() if any(e.trial.devices == 1 for e in group)]
     for group in sorted(whole, key=lambda g: g[-1].created, reverse=True):
         place = _where(group[-1], gathered)
         if not _crews(group, place) <= shown:
-            for curve in curves(_rows(group)):
+            for curve in curves(group):
                 points = {(place, point.trial) for point in curve.points}
                 if curve.baseline is not None and not points & shown:
                     shown |= points
-                    yield Found(curve, tuple(group))
+                    yield curve
     rest = [(place, [*cells.values()]) for (place, *_), cells in places.items()]
     for place, group in sorted(rest, key=lambda one: max(e.created for e in one[1]), reverse=True):
         if not _crews(group, place) <= shown:
-            for curve in curves(_rows(group)):
+            for curve in curves(group):
                 if not {(place, point.trial) for point in curve.points} <= shown:
-                    yield Found(curve, tuple(group))
+                    yield curve
 
 
-def _where(entry: Entry, gathered: Gathered) -> Hashable:
+def _where(cell: Cell, gathered: Gathered) -> Hashable:
     """The machine; of a job, what Slurm gives to all that ask for the same."""
-    machine = gathered.machines[entry.machine]
-    if entry.trial.slurm:
-        return machines.make(machine), entry.trial.slurm
+    machine = gathered.machines[cell.machine]
+    if cell.trial.slurm:
+        return machines.make(machine), cell.trial.slurm
     return machine.get("host"), machines.kind(machine)
 
 
-def _crews(group: Iterable[Entry], place: Hashable) -> set[tuple[Hashable, Trial]]:
-    return {(place, entry.trial) for entry in group if entry.trial.devices > 1}
+def _crews(group: Iterable[Cell], place: Hashable) -> set[tuple[Hashable, Trial]]:
+    return {(place, cell.trial) for cell in group if cell.trial.devices > 1}
 
 
-def _ladders(entries: Sequence[Entry]) -> Iterator[Found]:
+def _ladders(cells: Sequence[Cell]) -> Iterator[Climbed]:
     """The ladders, each from the newest run that has it."""
-    groups: dict[tuple[str, Trial], list[Entry]] = {}
-    for entry in entries:
-        if entry.headline is not None:
-            work = entry.trial.model_copy(update={"rung": "source"})
-            groups.setdefault((entry.run, work), []).append(entry)
+    groups: dict[tuple[str, Trial], list[Cell]] = {}
+    for cell in cells:
+        if cell.headline is not None:
+            work = cell.trial.model_copy(update={"rung": "source"})
+            groups.setdefault((cell.run_name, work), []).append(cell)
     several = {key: group for key, group in groups.items() if len(group) > 1}
     seen: set[tuple[Trial, str]] = set()
     for (_, work), group in sorted(several.items(), key=lambda g: g[1][-1].created, reverse=True):
         if (work, group[-1].machine) in seen:
             continue
-        for ladder in climbed(_rows(group)):
+        for ladder in climbed(group):
             seen.add((work, group[-1].machine))
-            yield Found(ladder, tuple(group))
-
-
-def _rows(group: Sequence[Entry]) -> list[Row]:
-    return [entry.row() for entry in group]
+            yield ladder

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from convdyno import __version__
-from convdyno.report.rows import Row
-from convdyno.results.record import Block, Process
+from convdyno.report.cell import Cell
+from convdyno.results.record import Block, Process, Record
 from convdyno.stats.rounds import Floats
 
 RULE = "-" * 64
@@ -31,33 +31,34 @@ IMAGENET_IMAGES = 1281167
 FRAMEWORKS = {"tensorflow": "TensorFlow", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
 
 
-def nvcnn(row: Row) -> Iterator[str]:
+def nvcnn(cell: Cell, record: Record) -> Iterator[str]:
     """The header, the step table and the last line of nvcnn.py and nvcnn_hvd.py."""
-    trial = row.trial
-    yield _version(row)
+    trial, measured, images = cell.trial, record.measured, _images(record)
+    yield _version(cell)
     yield f"This script: convdyno v{__version__}"
     yield "Cmd line args:"
-    yield from (f"  {word}" for word in row.record.command.split()[1:])
+    yield from (f"  {word}" for word in cell.command.split()[1:])
     yield f"Num ranks:   {trial.devices}"
-    yield f"Num images:  {_images(row) or 'Synthetic'}"
+    yield f"Num images:  {images or 'Synthetic'}"
     yield f"Model:       {trial.network}"
     yield f"Batch size:  {trial.global_batch} global"
     yield f"             {trial.batch} per device"
-    yield f"Devices:     {_devices(row)}"
-    yield f"Data format: {_layout(row)}"
+    yield f"Devices:     {_devices(cell)}"
+    yield f"Data format: {_layout(cell)}"
     yield f"Data type:   {trial.precision}"
     yield "Training" if trial.mode == "train" else "Inference"
     yield "  Step Epoch Img/sec   Loss   LR"
     step = 0
-    for process in row.record.measured:
+    for process in measured:
         step += sum(block.steps for block in process.blocks)
-        epoch = step * trial.global_batch // (_images(row) or step * trial.global_batch + 1)
+        epoch = step * trial.global_batch // images if images else 0
         last = _speeds(process.clean, trial.global_batch)[-1]
         rate = trial.optimiser.rate if trial.mode == "train" else 0.0
         yield f"{step:6d} {epoch + 1:5d} {last:7.1f} {_loss(process):7.3f} {rate:7.5f}"
-    speeds = _all_speeds(row)
+    blocks = [block for process in measured for block in process.clean]
+    speeds = _speeds(blocks, trial.global_batch)
     if not len(speeds):
-        yield f"No results, {_why(row)}"
+        yield f"No results, {_why(cell)}"
         return
     error = speeds.std(ddof=1) / math.sqrt(len(speeds)) if len(speeds) > 2 else math.nan
     yield RULE
@@ -65,26 +66,24 @@ def nvcnn(row: Row) -> Iterator[str]:
     yield RULE
 
 
-def tf_cnn(row: Row) -> Iterator[str]:
+def tf_cnn(cell: Cell, record: Record) -> Iterator[str]:
     """The header, the step table and the total of tf_cnn_benchmarks."""
-    trial, measured = row.trial, row.record.measured
+    trial, measured, images = cell.trial, record.measured, _images(record)
     steps = sum(block.steps for process in measured for block in process.blocks)
-    images = _images(row)
-    real = images is not None
-    yield _version(row)
+    yield _version(cell)
     yield f"Model:       {trial.network}"
-    yield f"Dataset:     {trial.data if real else 'imagenet (synthetic)'}"
+    yield f"Dataset:     {trial.data if images else 'imagenet (synthetic)'}"
     yield f"Mode:        {'training' if trial.mode == 'train' else 'forward only'}"
     yield "SingleSess:  False"
     yield f"Batch size:  {trial.global_batch} global"
     yield f"             {trial.batch} per device"
     yield f"Num batches: {steps}"
     yield f"Num epochs:  {steps * trial.global_batch / (images or IMAGENET_IMAGES):.2f}"
-    yield f"Devices:     {_devices(row)}"
+    yield f"Devices:     {_devices(cell)}"
     yield "NUMA bind:   False"
-    yield f"Data format: {_layout(row)}"
-    yield f"Optimizer:   {_optimiser(row)}"
-    yield f"Variables:   {_variables(row)}"
+    yield f"Data format: {_layout(cell)}"
+    yield f"Optimizer:   {_optimiser(cell)}"
+    yield f"Variables:   {_variables(cell)}"
     yield "=========="
     yield "Running warm up"
     yield "Done warm up"
@@ -101,59 +100,54 @@ def tf_cnn(row: Row) -> Iterator[str]:
             f"(jitter = {_jitter(speeds):.1f})\t{_loss(process):.3f}"
         )
     yield RULE
-    yield f"total images/sec: {row.images_per_second or 0.0:.2f}"
+    yield f"total images/sec: {cell.images_per_second or 0.0:.2f}"
     yield RULE
     if not measured:
-        yield f"No results, {_why(row)}"
+        yield f"No results, {_why(cell)}"
 
 
-STYLES: Mapping[str, Callable[[Row], Iterator[str]]] = {"nvcnn": nvcnn, "tf-cnn": tf_cnn}
+STYLES: Mapping[str, Callable[[Cell, Record], Iterator[str]]] = {"nvcnn": nvcnn, "tf-cnn": tf_cnn}
 
 
-def _version(row: Row) -> str:
+def _version(cell: Cell) -> str:
     """The first line, which names TensorFlow only where it was TensorFlow that ran."""
-    engine = row.trial.engine.partition("/")[0]
+    engine = cell.trial.engine.partition("/")[0]
     name = FRAMEWORKS.get(engine, engine)
-    return f"{name + ':':<13}{row.record.versions.get(engine, '')}".rstrip()
+    return f"{name + ':':<13}{cell.versions.get(engine, '')}".rstrip()
 
 
-def _images(row: Row) -> int | None:
+def _images(record: Record) -> int | None:
     """The images of an epoch; None for synthetic data."""
-    found = (row.record.input or {}).get("images")
+    found = (record.input or {}).get("count")
     return found if isinstance(found, int) and found > 0 else None
 
 
-def _devices(row: Row) -> str:
-    kind = "cpu" if (row.record.settings or {}).get("device", "cpu") == "cpu" else "gpu"
-    return str([f"/{kind}:{number}" for number in range(row.trial.devices)])
+def _devices(cell: Cell) -> str:
+    kind = "cpu" if cell.settings.get("device", "cpu") == "cpu" else "gpu"
+    return str([f"/{kind}:{number}" for number in range(cell.trial.devices)])
 
 
-def _layout(row: Row) -> str:
-    return str((row.record.settings or {}).get("layout", row.trial.layout)).upper()
+def _layout(cell: Cell) -> str:
+    return str(cell.settings.get("layout", cell.trial.layout)).upper()
 
 
-def _optimiser(row: Row) -> str:
-    rule = row.trial.optimiser
+def _optimiser(cell: Cell) -> str:
+    rule = cell.trial.optimiser
     return "momentum" if rule.kind == "sgd" and rule.momentum else rule.kind
 
 
-def _variables(row: Row) -> str:
-    if row.trial.devices == 1:
+def _variables(cell: Cell) -> str:
+    if cell.trial.devices == 1:
         return "parameter_server"
-    return {"default": "replicated"}.get(row.trial.exchange, row.trial.exchange)
+    return {"default": "replicated"}.get(cell.trial.exchange, cell.trial.exchange)
 
 
 def _loss(process: Process) -> float:
     return math.nan if process.last_loss is None else process.last_loss
 
 
-def _why(row: Row) -> str:
-    return row.record.reason or "did not get past burn-in phase"
-
-
-def _all_speeds(row: Row) -> Floats:
-    blocks = [block for process in row.record.measured for block in process.clean]
-    return _speeds(blocks, row.trial.global_batch)
+def _why(cell: Cell) -> str:
+    return cell.reason or "did not get past burn-in phase"
 
 
 def _speeds(blocks: list[Block] | tuple[Block, ...], images: int) -> Floats:

@@ -1,0 +1,338 @@
+"""A measured cell: the figures of one record, derived once.
+
+It holds all that any view says of a record, and few enough bytes that a report can hold ten
+thousand; the record itself can be let go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from convdyno.report.format import noun
+from convdyno.results.machines import kind
+from convdyno.results.record import Block, Energy, NetworkFacts, Process, Record, Status
+from convdyno.stats.compare import PairedRounds
+from convdyno.stats.holm import Unpaired
+from convdyno.stats.rounds import Round
+from convdyno.stats.rounds_of_record import in_step, numbered_ranks, rounds_of
+from convdyno.stats.summary import (
+    ONE_BLOCK,
+    ONE_PROCESS,
+    Interval,
+    Latency,
+    Legacy,
+    interval,
+    latency,
+    legacy,
+)
+from convdyno.trial.spec import Trial
+
+TRAINING_FORWARDS = 3
+"""A training step counts as three forward passes: one forward, two backward."""
+UNKNOWN = "a machine that is not known"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankRounds:
+    """One rank of a crew: where it was, and its own times."""
+
+    rank: int
+    host: str
+    device: str
+    rounds: Mapping[int, Round]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """One record: what was run and where, how it ended, and its figures."""
+
+    file: Path | None
+    """None where it was not read from a folder."""
+    id: str
+    created: str
+    status: Status
+    reason: str | None
+    trial: Trial
+    network: NetworkFacts | None
+    """The network's counts; None when it was never loaded."""
+    host: str | None
+    machine_kind: str
+    """What decides speed: processor, cores, GPUs."""
+    machine: str
+    """The host and its kind, by which machines are told apart; of several hosts, all of them."""
+    job: Mapping[str, Any]
+    """What Slurm has allocated."""
+    run: str
+    """Cells of one run were measured in turns."""
+    role: str
+    """What it was measured for, if not for itself."""
+    command: str
+    """What the run was started with."""
+    convdyno: str
+    settings: Mapping[str, Any]
+    """What `auto` became."""
+    versions: Mapping[str, str]
+    labels: Mapping[str, str]
+    looks: int
+    headline: Interval | None
+    """None when nothing was measured."""
+    measured: Mapping[int, Round]
+    """The measured rounds by their number."""
+    ranks: tuple[RankRounds, ...]
+    """Of several devices, where the times of all are known."""
+    contaminated: int
+    """Blocks that were disturbed by others."""
+    import_seconds: float | None
+    """Importing the framework, on average over processes."""
+    build_seconds: float | None
+    """Building and loading the network, on average over processes."""
+    first_step_seconds: float | None
+    """The first step, compilation included, on average over processes."""
+    memory_bytes: int | None
+    """The largest peak of device memory, or of the process where the device has none."""
+    peaks: Mapping[str, float]
+    """The best rate seen of each kind of pure work."""
+    wait_share: float | None
+    """The share of the measured time in which steps waited for data; None without real data."""
+    energy: Energy | None
+    joules: float | None
+    """What was used while the blocks that count ran; None where nothing was counted."""
+    images_per_joule: float | None
+    """Images of the blocks whose joules were counted, over these."""
+    latency: Latency | None
+    """Quantiles of single steps, when they were timed one by one."""
+    step_figures: Legacy | None
+    """The older tools' figures over single steps, where these were timed."""
+    warnings: tuple[str, ...]
+    """What to mind about the figures, each with what to do."""
+
+    @property
+    def images_per_second(self) -> float | None:
+        """All images divided by all measured seconds."""
+        return self.headline.estimate if self.headline else None
+
+    @property
+    def low(self) -> float | None:
+        """The lower end of the interval."""
+        return self.headline.low if self.headline else None
+
+    @property
+    def high(self) -> float | None:
+        """The upper end of the interval."""
+        return self.headline.high if self.headline else None
+
+    @property
+    def rounds(self) -> int:
+        """How many processes were measured."""
+        return self.headline.rounds if self.headline else 0
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are in all."""
+        return sum(len(taken.seconds) for taken in self.measured.values())
+
+    @property
+    def run_name(self) -> str:
+        """What the cells of one run have in common; earlier versions gave it no name."""
+        return self.run or f"{self.created[:19]} {self.host} {self.command}"
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The mean time of a step."""
+        return self.trial.global_batch / self.images_per_second if self.images_per_second else None
+
+    @property
+    def compile_seconds(self) -> float | None:
+        """What the first step took beyond an ordinary one: compiling, choosing, allocating."""
+        if self.first_step_seconds is None or self.step_seconds is None:
+            return None
+        return max(0.0, self.first_step_seconds - self.step_seconds)
+
+    @property
+    def flops(self) -> float | None:
+        """Floating-point operations per second that the network's mathematics needed."""
+        if self.images_per_second is None or self.network is None:
+            return None
+        passes = TRAINING_FORWARDS if self.trial.mode == "train" else 1
+        return passes * 2 * self.network.macs * self.images_per_second
+
+    @property
+    def peak_flops(self) -> float | None:
+        """The most that pure work was seen to reach in the same process."""
+        return max((self.peaks[kind] for kind in ("matmul", "conv") if kind in self.peaks),
+            default=None)  # fmt: skip
+
+    @property
+    def share_of_peak(self) -> float | None:
+        """`flops` as a share of `peak_flops` (model FLOP utilisation)."""
+        return self.flops / self.peak_flops if self.flops and self.peak_flops else None
+
+    @property
+    def legacy(self) -> Legacy:
+        """The older tools' figures, over the same blocks as the headline."""
+        if self.step_figures is not None:
+            return self.step_figures
+        if not self.measured:
+            return legacy([], [], 0)
+        rounds, images = self.measured.values(), self.trial.global_batch
+        seconds = np.concatenate([one.seconds[one.used] for one in rounds])
+        steps = np.concatenate([one.images[one.used] for one in rounds]) / images
+        return legacy(seconds, steps.astype(np.int64), images)
+
+    def took_turns(self, other: Cell) -> bool:
+        """Whether both were measured in one run, so that their rounds are pairs."""
+        return self.run_name == other.run_name
+
+    def beside(self, other: Cell) -> PairedRounds | Unpaired:
+        """Both as they may be compared: round by round only where they took turns."""
+        if self.took_turns(other):
+            return PairedRounds(*in_step([self.measured, other.measured]))
+        return Unpaired(list(self.measured.values()), list(other.measured.values()))
+
+
+class Shared:
+    """One object for all that are equal: machines, versions and settings repeat."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Any, Any] = {}
+
+    def one(self, value: T) -> T:
+        """The first that was equal to this."""
+        found: T = self._objects.setdefault((type(value), value), value)
+        return found
+
+    def plain(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The same of what JSON can hold."""
+        found: Mapping[str, Any] = self._objects.setdefault(json.dumps(value, default=str), value)
+        return found
+
+
+def cell_of(record: Record, file: Path | None = None, shared: Shared | None = None) -> Cell:
+    """The figures of a record; what is equal in many is kept once."""
+    same = shared or Shared()
+    processes, rounds = record.measured, rounds_of(record)
+    found = interval(rounds, looks=record.looks) if rounds else None
+    clean = [
+        block
+        for process, taken in zip(processes, rounds, strict=True)
+        for block, used in zip(process.blocks, taken.used.tolist(), strict=True)
+        if used
+    ]
+    images = record.trial.global_batch
+    steps = [seconds for block in clean for seconds in block.step_seconds or ()]
+    waits = [block.wait_seconds for block in clean if block.wait_seconds is not None]
+    counted = [block for block in clean if block.joules is not None]
+    joules = sum(block.joules or 0.0 for block in counted) if counted else None
+    machine = same.one(kind(record.machine))
+    contaminated = sum(int(np.count_nonzero(taken.contaminated)) for taken in rounds)
+    cautions = _cautions(record, found, contaminated)
+    return Cell(
+        file=file,
+        id=record.id,
+        created=record.created,
+        status=record.status,
+        reason=record.reason,
+        trial=same.one(record.trial),
+        network=same.one(record.network),
+        host=record.machine.get("host"),
+        machine_kind=machine,
+        machine=same.one(_place(record, machine)),
+        job=same.plain(record.machine.get("slurm") or {}),
+        run=same.one(record.run),
+        role=record.role,
+        command=same.one(record.command),
+        convdyno=same.one(record.convdyno),
+        settings=same.plain(record.settings or {}),
+        versions=same.plain(record.versions),
+        labels=same.plain(record.labels),
+        looks=record.looks,
+        headline=found,
+        measured=dict(zip((process.round for process in processes), rounds, strict=True)),
+        ranks=_ranks(record) if record.trial.devices > 1 else (),
+        contaminated=contaminated,
+        import_seconds=_mean(process.import_seconds for process in record.processes),
+        build_seconds=_mean(process.build_seconds for process in record.processes),
+        first_step_seconds=_mean(process.first_step_seconds for process in record.processes),
+        memory_bytes=_memory(record.processes),
+        peaks=record.peaks,
+        wait_share=sum(waits) / sum(block.seconds for block in clean) if waits else None,
+        energy=record.energy,
+        joules=joules,
+        images_per_joule=images * _steps(counted) / joules if joules else None,
+        latency=latency(steps) if steps else None,
+        step_figures=legacy(steps, [1] * len(steps), images) if record.trial.latency else None,
+        warnings=tuple(same.one(text) for text in (*record.warnings, *cautions)),
+    )
+
+
+def _place(record: Record, machine: str) -> str:
+    hosts = {rank.host for process in record.processes for rank in process.ranks}
+    if record.trial.hosts == 1 or not hosts:
+        hosts = {str(record.machine.get("host") or "")}
+    name = ", ".join(sorted(hosts - {""}))
+    return f"{name}: {machine}" if name else UNKNOWN
+
+
+def _ranks(record: Record) -> tuple[RankRounds, ...]:
+    hosts: dict[int, dict[str, None]] = {}
+    devices: dict[int, dict[str, None]] = {}
+    for rank in (rank for process in record.measured for rank in process.ranks):
+        hosts.setdefault(rank.rank, {})[rank.host] = None
+        devices.setdefault(rank.rank, {})[rank.device] = None
+    return tuple(
+        RankRounds(rank, " and ".join(hosts[rank]), " and ".join(devices[rank]), rounds)
+        for rank, rounds in sorted(numbered_ranks(record).items())
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _memory(processes: Sequence[Process]) -> int | None:
+    peaks = [one.device_memory_bytes or one.peak_memory_bytes for one in processes]
+    return max((peak for peak in peaks if peak), default=None)
+
+
+def _steps(blocks: Sequence[Block]) -> int:
+    return sum(block.steps for block in blocks)
+
+
+def _cautions(record: Record, found: Interval | None, contaminated: int) -> list[str]:
+    """What the figures themselves give reason to say."""
+    measured, told = record.measured, []
+    if found is not None and found.basis in (ONE_PROCESS, ONE_BLOCK):
+        told.append(
+            "only one process was measured, so the interval does not know how much processes "
+            "differ: give a longer --budget"
+        )
+    unsteady = sum(process.steady is False for process in measured)
+    if unsteady:
+        told.append(
+            f"{noun(unsteady, 'process', 'processes')} of {len(measured)} had not become steady "
+            "when the warm-up's time was over: give a longer --budget"
+        )
+    if contaminated:
+        blocks = sum(len(process.blocks) for process in measured)
+        dirty = found.dirty_rounds if found else 0
+        used = " (some rounds had no other)" if dirty else ", measured again and left out"
+        told.append(
+            f"{contaminated} of {blocks} blocks were disturbed by other work{used}: "
+            "end other programs, or see `convdyno doctor`"
+        )
+    if any(process.recompilations for process in measured):
+        told.append("the framework compiled something again while it was measured")
+    if any(process.sitting for process in measured) and not record.trial.crewed:
+        told.append(
+            "memory did not hold all cells at once, so this one was measured after, not between, "
+            "the others: use fewer cells or smaller batches"
+        )
+    return told

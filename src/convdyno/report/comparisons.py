@@ -1,0 +1,348 @@
+"""Cells of a store that are alike in all but one thing, and what their ratios say.
+
+Cells of one run took turns, so their rounds are pairs. Cells of different runs on one machine are
+compared all the same, and called unpaired: how the machine has changed in between is not in their
+interval. Cells of unlike machines are not compared, unless the machine is what is asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from convdyno.errors import UnknownName, UsageError
+from convdyno.report.cell import Cell
+from convdyno.report.format import between, natural, ratio, said, written
+from convdyno.results.certificate import Certificate
+from convdyno.stats.compare import Comparison
+from convdyno.stats.holm import judge_family
+from convdyno.stats.rounds_of_record import NO_RIVALRY
+from convdyno.trial.spec import Trial
+
+Certificates = Mapping[tuple[str, str], Certificate]
+"""By network and kernels."""
+
+Compared = tuple[int, int, Comparison]
+"""Two cells by their number, and their ratio."""
+MACHINE, LABEL = "machine", "label."
+AXES = (*(name for name in Trial.model_fields if name not in NO_RIVALRY), MACHINE)
+"""Along what cells may be compared, besides labels."""
+PLACES = {name: place for place, name in enumerate(Trial.model_fields)}
+SHAPES = frozenset({"network", "image_size", "classes", "width", "auxiliary"})
+"""Axes along which the network itself is another."""
+CONDITIONS = ("device", "layout", "compiled", "threads")
+"""What `auto` may become, and two engines may choose differently."""
+MOST_OF_ALL_PAIRS = 8
+"""So many values are compared each with each; more of them with one alone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Two cells that differ in the axis alone, the values of it, and their ratio."""
+
+    axis: str
+    """Nothing where one trial was measured twice."""
+    a: Cell
+    b: Cell
+    values: tuple[str, str]
+    found: Comparison
+
+    @property
+    def paired(self) -> bool:
+        """Whether both took turns in one run."""
+        return self.a.took_turns(self.b)
+
+    @property
+    def how(self) -> str:
+        """The same in one word, for tables."""
+        return "paired" if self.paired else "unpaired"
+
+    @property
+    def ratio_words(self) -> tuple[str, str]:
+        """The ratio and its interval as a table has them."""
+        found = self.found
+        return ratio(found.ratio), between(found.low, found.high, ratio)
+
+    @property
+    def sentence(self) -> str:
+        """The comparison in words."""
+        return sentence(self.a.trial, self.b.trial, self.found)
+
+    def conditions(self) -> dict[str, list[Any]]:
+        """Settings and versions that the two do not share."""
+        found = differing([self.a, self.b])
+        for name in self.a.versions.keys() & self.b.versions.keys():
+            versions = [self.a.versions[name], self.b.versions[name]]
+            if versions[0] != versions[1]:
+                found[name] = versions
+        return found
+
+    def to_axis_data(self, numbers: Mapping[str, int]) -> dict[str, Any]:
+        """The pair for machines, with the axis that was asked about."""
+        data = self.to_data(numbers) | {"conditions": self.conditions()}
+        return {"by": self.axis, "values": list(self.values), **data}
+
+    def to_data(self, numbers: Mapping[str, int]) -> dict[str, Any]:
+        """The pair for machines; `numbers` are the places of cells by their id."""
+        return {
+            "a": numbers[self.a.id],
+            "b": numbers[self.b.id],
+            **comparison_data(self.found),
+            "p": self.found.p,
+            "paired": self.paired,
+            "conditions": differing([self.a, self.b]),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Strangers:
+    """Values of an axis that were only ever measured on unlike machines."""
+
+    label: str
+    places: tuple[tuple[str, str], ...]
+    """Each value and the machine that it was measured on."""
+
+    def __str__(self) -> str:
+        places = "; ".join(f"{value} on {machine}" for value, machine in self.places)
+        return f"{self.label}: not compared, unlike machines: {places}"
+
+
+def check_axis(axis: str, cells: Iterable[Cell]) -> str:
+    """The axis by its own name; what is none is answered with the nearest."""
+    labels = {LABEL + name for cell in cells for name in cell.labels}
+    name = axis if axis.startswith(LABEL) else axis.replace("-", "_")
+    if name in NO_RIVALRY:
+        raise UsageError(
+            f"no cell is faster for its {name}: `convdyno report` shows what {name} "
+            f"{'bring' if name == 'devices' else 'means'} as a curve or a ladder"
+        )
+    if name not in AXES and name not in labels:
+        raise UnknownName("axis", axis, [*AXES, *sorted(labels)])
+    return name
+
+
+def pairs_along(axis: str, cells: Iterable[Cell], against: str | None = None) -> list[Pair]:
+    """All pairs of measured cells that differ in the axis alone, not judged yet.
+
+    The newest run that has both is taken, or else the newest cell of each.
+    """
+    groups: dict[Hashable, dict[str, list[Cell]]] = {}
+    for cell in _measured(cells):
+        if (value := value_of(cell, axis)) is not None:
+            groups.setdefault(_rest(cell, axis), {}).setdefault(value, []).append(cell)
+    return [
+        _pair(axis, a, b, group) for group in groups.values() for a, b in _matches(group, against)
+    ]
+
+
+def strangers_along(axis: str, cells: Iterable[Cell]) -> list[Strangers]:
+    """What cannot be compared because it was never measured on one machine."""
+    if axis == MACHINE:
+        return []
+    groups: dict[Hashable, dict[str, dict[str, Cell]]] = {}
+    for cell in _measured(cells):
+        if (value := value_of(cell, axis)) is not None:
+            places = groups.setdefault(_rest(cell, axis, anywhere=True), {})
+            places.setdefault(cell.machine, {})[value] = cell
+    found = []
+    for places in groups.values():
+        seen = {value: cell for values in places.values() for value, cell in values.items()}
+        if len(seen) > 1 and all(len(values) == 1 for values in places.values()):
+            where = tuple((value, cell.machine) for value, cell in seen.items())
+            found.append(Strangers(_but(next(iter(seen.values())).trial, axis), where))
+    return found
+
+
+def family_of(pair: Pair) -> tuple[str, str, str]:
+    """What is told in one table and judged together: a network, a mode, a machine."""
+    return pair.a.trial.network, pair.a.trial.mode, "" if pair.axis == MACHINE else pair.a.machine
+
+
+def judge(
+    pairs: Sequence[Pair],
+    certificates: Certificates,
+    family: Callable[[Pair], Hashable] = family_of,
+) -> list[Pair]:
+    """The same pairs with their ratios, each family judged together.
+
+    Cells of different engines or kernels are compared only with certificates that both compute
+    the same function. Cells of different runs are compared unpaired.
+    """
+    families: dict[Hashable, list[int]] = {}
+    doubts = [_doubt(pair.a.trial, pair.b.trial, certificates) for pair in pairs]
+    for index, pair in enumerate(pairs):
+        if not doubts[index]:
+            families.setdefault(family(pair), []).append(index)
+    judged = [replace(pair, found=_refusal(why)) for pair, why in zip(pairs, doubts, strict=True)]
+    for places in families.values():
+        looks = max(max(pairs[i].a.looks, pairs[i].b.looks) for i in places)
+        found = judge_family([pairs[i].a.beside(pairs[i].b) for i in places], looks=looks)
+        for index, one in zip(places, found, strict=True):
+            judged[index] = replace(pairs[index], found=one)
+    return judged
+
+
+def compare_cells(cells: Sequence[Cell], certificates: Certificates | None = None) -> list[Pair]:
+    """All comparisons that make sense between the cells of one benchmark, as one family."""
+    measured = [cell for cell in cells if cell.headline is not None]
+    found = [
+        Pair(axis, a, b, _values(a.trial, b.trial, axis), UNJUDGED)
+        for a, b in combinations(measured, 2)
+        if (axis := _rivalry(a.trial, b.trial)) is not None
+    ]
+    return judge(found, certificates or {}, family=lambda pair: None)
+
+
+def value_of(cell: Cell, axis: str) -> str | None:
+    """A cell's value on an axis, as one would write it; None where it has none."""
+    if axis == MACHINE:
+        return cell.machine
+    if axis.startswith(LABEL):
+        return cell.labels.get(axis.removeprefix(LABEL))
+    value = getattr(cell.trial, axis)
+    # What an exchange costs, against none, is the scaling curve's to say.
+    return None if (axis, value) == ("exchange", "independent") else written(value)
+
+
+def differing(cells: Sequence[Cell]) -> dict[str, list[Any]]:
+    """The conditions that were not the same for all of these cells, with each cell's own."""
+    found = {}
+    for name in CONDITIONS:
+        values = [cell.settings.get(name) for cell in cells]
+        if len({value for value in values if value is not None}) > 1:
+            found[name] = values
+    return found
+
+
+def comparison_data(found: Comparison) -> dict[str, Any]:
+    """A ratio for machines, unrounded."""
+    return {
+        "ratio": found.ratio,
+        "interval": [found.low, found.high],
+        "level": found.level,
+        "rounds": found.rounds,
+        "verdict": found.verdict,
+        "reason": found.reason,
+    }
+
+
+def sentence(a: Trial, b: Trial, found: Comparison) -> str:
+    """A comparison in words."""
+    axes = a.differs_in(b)
+    one, other = (", ".join(said(trial, name) for name in axes) or trial.label for trial in (a, b))
+    rest = [said(a, name) for name in ("network", "mode", "precision", "batch") if name not in axes]
+    if a.devices > 1:
+        rest.append(f"{a.devices} devices")
+    place = f" ({', '.join(rest)})"
+    if found.ratio is None:
+        return f"{one} and {other}{place}: {found.reason}"
+    times = f"{ratio(found.ratio)} times the images/s"
+    if found.low is None or found.high is None:
+        return f"{one} has {times} of {other}{place}: undecided; {found.reason}"
+    interval = f"[{ratio(found.low)}, {ratio(found.high)}]"
+    verdict = found.verdict
+    told = (
+        f"{one} is {verdict} than {other}"
+        if verdict in ("faster", "slower")
+        else f"{one} and {other} are {verdict}"
+    )
+    return f"{told}{place}: {times} {interval}"
+
+
+def price_of_keras(pair: Pair) -> str:
+    """What Keras adds to a step of the framework under it, where two cells differ in just that."""
+    a, b, found = pair.a.trial, pair.b.trial, pair.found
+    if found.ratio is None or found.low is None or found.high is None:
+        return ""
+    times, low, high = found.ratio, found.low, found.high
+    if a.engine == f"keras/{b.engine}":
+        times, low, high = 1 / times, 1 / high, 1 / low
+        a, b = b, a
+    if b.engine != f"keras/{a.engine}":
+        return ""
+    more, least, most = (100 * (one - 1) for one in (times, low, high))
+    many = f" on each of {a.devices} devices" if a.devices > 1 else ""
+    return (
+        f"the price of Keras on {a.engine} ({a.precision}, batch {a.batch}{many}): "
+        f"{more:+.1f} % [{least:+.1f}, {most:+.1f}] time a step"
+    )
+
+
+def _rivalry(a: Trial, b: Trial) -> str | None:
+    """The one thing in which two cells differ, if one may be the better; None if not.
+
+    What a rung of the input costs is the ladder's to say; what more devices bring, and what their
+    exchange costs, is the scaling curve's.
+    """
+    axes = a.differs_in(b)
+    if len(axes) > 1 or set(axes) & NO_RIVALRY:
+        return None
+    if axes == ["exchange"] and "independent" in (a.exchange, b.exchange):
+        return None
+    return "".join(axes)
+
+
+def _values(a: Trial, b: Trial, axis: str) -> tuple[str, str]:
+    if not axis:
+        return "", ""
+    return written(getattr(a, axis)), written(getattr(b, axis))
+
+
+def _measured(cells: Iterable[Cell]) -> Iterator[Cell]:
+    return (cell for cell in cells if cell.headline is not None and not cell.role)
+
+
+def _rest(cell: Cell, axis: str, *, anywhere: bool = False) -> Hashable:
+    """All that cells must share to be compared along an axis."""
+    digest = cell.network.digest if cell.network and axis not in SHAPES else None
+    machine = None if anywhere or axis == MACHINE else cell.machine
+    values = tuple(cell.trial.__dict__.values())
+    place = PLACES.get(axis, len(values))
+    return values[:place] + values[place + 1 :], digest, machine
+
+
+def _matches(group: Mapping[str, list[Cell]], against: str | None) -> Iterator[tuple[str, str]]:
+    """Which values of a group meet: all, or where there are many each with the fastest."""
+    values = sorted(group, key=natural)
+    if against is None and len(values) > MOST_OF_ALL_PAIRS:
+        against = max(values, key=lambda value: group[value][-1].images_per_second or 0.0)
+    if against is None:
+        return combinations(values, 2)
+    return ((value, against) for value in values if value != against and against in group)
+
+
+def _pair(axis: str, a: str, b: str, group: Mapping[str, list[Cell]]) -> Pair:
+    one, other = group[a], group[b]
+    runs = {cell.run_name: cell for cell in other}
+    common = [cell for cell in one if cell.run_name in runs]
+    mine = (common or one)[-1]
+    return Pair(axis, mine, runs[mine.run_name] if common else other[-1], (a, b), UNJUDGED)
+
+
+def _doubt(a: Trial, b: Trial, certificates: Certificates) -> str:
+    """Why two cells may not be compared; nothing if they may."""
+    if (a.engine, a.kernels) == (b.engine, b.kernels):
+        return ""
+    for trial in (a, b):
+        certificate = certificates.get((trial.network, trial.kernels))
+        proof = certificate.proof(trial.engine) if certificate else None
+        if proof is None:
+            return f"not comparable: no certificate for {trial.engine} ({trial.kernels} kernels)"
+        if not proof.passed:
+            return f"not comparable: {trial.engine} failed its certificate: {proof.reason}"
+    return ""
+
+
+def _refusal(reason: str) -> Comparison:
+    """A comparison that is not made."""
+    return Comparison(None, None, None, None, None, "undecided", 0, reason)
+
+
+def _but(trial: Trial, axis: str) -> str:
+    names = ("network", "engine", "mode", "precision", "batch")
+    return ", ".join(said(trial, name) for name in names if name != axis)
+
+
+UNJUDGED = _refusal("")

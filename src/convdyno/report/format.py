@@ -1,0 +1,190 @@
+"""Figures and settings as people write them: the same words on screen, page and in files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from convdyno.stats.ladder import Share
+from convdyno.trial.spec import Trial
+
+UNPAIRED = "measured in different runs: how the machine changed in between was not seen"
+MODES = {"train": "training", "infer": "inference"}
+BARE = frozenset({"network", "engine", "mode", "precision", "data"})
+"""Settings whose value says what they are."""
+MAIN = ("network", "engine", "mode", "precision", "batch", "devices")
+"""The settings that every table shows."""
+UNTOLD = frozenset({*MAIN, "optimiser", "seed", "hosts", "cores", "scaling"})
+"""Settings that are shown elsewhere, or that say little."""
+DEFAULTS = {name: one.default for name, one in Trial.model_fields.items()}
+
+
+def gmac(macs: int) -> str:
+    """Multiply-accumulates, with the floating-point operations that others count beside them."""
+    for size, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if macs >= size:
+            return f"{macs / size:.3g} {prefix}MAC ({2 * macs / size:.3g} {prefix}FLOP)"
+    return f"{macs} MAC ({2 * macs} FLOP)"
+
+
+def quantity(value: float, unit: str = "") -> str:
+    """A number with a prefix: 25.6 M, 3.2 GB."""
+    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{_three(value / size)} {prefix}{unit}"
+    return f"{_three(value)} {unit}".rstrip()
+
+
+def rate(images_per_second: float | None) -> str:
+    """Images per second with as many digits as mean something."""
+    return "-" if images_per_second is None else _three(images_per_second)
+
+
+def size(memory_bytes: float | None) -> str:
+    """An amount of memory: 3.2 GB."""
+    return quantity(memory_bytes, "B") if memory_bytes else "-"
+
+
+def ratio(times: float | None) -> str:
+    """How many times as fast: 1.250."""
+    return "-" if times is None else f"{times:.3f}"
+
+
+def between(low: float | None, high: float | None, write: Callable[[float], str] = rate) -> str:
+    """The two ends of an interval: 9.81 to 10.2."""
+    return "-" if low is None or high is None else f"{write(low)} to {write(high)}"
+
+
+def around(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    write: Callable[[float | None], str] = rate,
+) -> str:
+    """A figure with its interval, if it has one: 10.0 [9.81, 10.2]."""
+    known = low is not None and high is not None
+    return write(value) + (f" [{write(low)}, {write(high)}]" if known else "")
+
+
+def share(found: Share) -> str:
+    """A share of one with its interval, if it has one: 38 % [36, 40]."""
+    if found.low is None or found.high is None:
+        return percent(found.share)
+    return f"{100 * found.share:.0f} % [{100 * found.low:.0f}, {100 * found.high:.0f}]"
+
+
+def span(seconds: float | None) -> str:
+    """A short time: 1.63 s, 22.1 ms, 830 us."""
+    if seconds is None:
+        return "-"
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= size:
+            return f"{_three(seconds / size)} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def clock(seconds: float) -> str:
+    """A length of time: 4:07, 1:02:30."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    short = f"{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+    return f"{hours}:{short}" if hours else short
+
+
+def percent(share: float | None) -> str:
+    """A share of one: 38 %, 1.2 %."""
+    return (
+        "-" if share is None else f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+    )
+
+
+def noun(count: int, one: str, many: str = "") -> str:
+    """A count with its noun: 1 round, 3 rounds."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers as stretches: 0-3, 8."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][-1] + 1:
+            found[-1][1:] = [number]
+        else:
+            found.append([number])
+    return ", ".join("-".join(map(str, stretch)) for stretch in found)
+
+
+def written(value: Any) -> str:
+    """The value of a setting as the command line has it."""
+    if value is None:
+        return "auto"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    if hasattr(value, "kind"):
+        return f"{value.kind}, rate {value.rate:g}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def said(trial: Trial, name: str) -> str:
+    """One setting in words."""
+    value, words = getattr(trial, name), name.replace("_", " ")
+    if name in BARE:
+        return written(value)
+    if isinstance(value, bool):
+        return words if value else f"no {words}"
+    return f"{words} {written(value)}"
+
+
+def settings_of(trial: Trial, untold: Collection[str] = UNTOLD) -> str:
+    """The settings of a cell that are not what they are by default, in words."""
+    return ", ".join(
+        said(trial, name)
+        for name, value in trial.__dict__.items()
+        if name not in untold and value != DEFAULTS[name]
+    )
+
+
+def varying(trials: Sequence[Trial], always: Collection[str] = ()) -> list[str]:
+    """The settings in which some trials differ from each other, and those that are always told."""
+    differing = {name for trial in trials for name in trial.differs_in(trials[0])}
+    return [name for name in Trial.model_fields if name in differing or name in always]
+
+
+def labels_of(trials: Sequence[Trial]) -> list[str]:
+    """What tells each of some trials from the others; what is the default goes without saying."""
+    shown = [name for name in varying(trials) if name != "optimiser"] or ["engine"]
+    return [
+        ", ".join(
+            said(trial, name)
+            for name in shown
+            if name in MAIN or getattr(trial, name) != DEFAULTS[name]
+        )
+        for trial in trials
+    ]
+
+
+def pairs(values: Mapping[str, Any], separator: str = ", ") -> str:
+    """Names with their values: gpu=k80, branch=main."""
+    return separator.join(f"{name}={value}" for name, value in values.items())
+
+
+def natural(text: str) -> list[tuple[int, int | str]]:
+    """A key that sorts 2 before 10."""
+    parts = re.split(r"(\d+)", text)
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts]
+
+
+def _three(value: float) -> str:
+    """Three significant digits, and never an exponent."""
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return (
+        f"{value:.1f}"
+        if abs(value) >= 10
+        else f"{value:.2f}"
+        if abs(value) >= 1
+        else f"{value:.3g}"
+    )
