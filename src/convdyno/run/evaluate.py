@@ -34,7 +34,7 @@ Told = tuple[int, int, int, float, list[list[int]]]
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvaluationCounts:
     """What was counted."""
 
     images: int
@@ -85,13 +85,13 @@ class Evaluation:
 
 def evaluate(
     session: Session, batches: Iterable[HostBatch], classes: int, ranks: Ranks | None = None
-) -> Evaluation:
+) -> EvaluationCounts:
     """Count over all batches, and over those of the other ranks."""
     share = count(session, batches, classes)
     return together((ranks or Ranks()).gather(share.told()), classes)
 
 
-def count(session: Session, batches: Iterable[HostBatch], classes: int) -> Evaluation:
+def count(session: Session, batches: Iterable[HostBatch], classes: int) -> EvaluationCounts:
     """Count over one rank's share, of which there may be nothing."""
     images = top1 = top5 = 0
     loss = 0.0
@@ -111,10 +111,10 @@ def count(session: Session, batches: Iterable[HostBatch], classes: int) -> Evalu
         highest = scores.max(axis=1, keepdims=True)
         loss += float((np.log(np.exp(scores - highest).sum(axis=1)) - (own - highest)[:, 0]).sum())
         np.add.at(confusion, (truth, scores.argmax(axis=1)), 1)
-    return Evaluation(images, top1, top5, loss, confusion)
+    return EvaluationCounts(images, top1, top5, loss, confusion)
 
 
-def together(shares: Iterable[Told], classes: int) -> Evaluation:
+def together(shares: Iterable[Told], classes: int) -> EvaluationCounts:
     """What all ranks have counted, as if one had."""
     images = top1 = top5 = 0
     loss = 0.0
@@ -126,7 +126,7 @@ def together(shares: Iterable[Told], classes: int) -> Evaluation:
         np.add.at(confusion, (truth, answered), counts)
     if not images:
         raise BadData("there is no test image that can be read")
-    return Evaluation(images, top1, top5, loss, confusion)
+    return EvaluationCounts(images, top1, top5, loss, confusion)
 
 
 class EvaluationStopped(Exception):
@@ -136,7 +136,7 @@ class EvaluationStopped(Exception):
 def examine(
     session: Session, share: Iterable[HostBatch], blueprint: Blueprint, averaged: bool,
     ranks: Ranks,
-) -> Evaluation | None:  # fmt: skip
+) -> EvaluationCounts | None:  # fmt: skip
     """What all ranks count, each on its share; None if `Stopped` came out of one of the shares."""
     told = None
     with _as_judged(session, blueprint, averaged, ranks), suppress(EvaluationStopped):

@@ -42,7 +42,7 @@ SAID_BY_ALL = ("progress", "trained")
 Say = Callable[..., None]
 
 
-class Trainer:
+class RankTrainer:
     """One rank of a run of training, from its beginning or from its latest checkpoint."""
 
     _session: Session

@@ -244,12 +244,12 @@ class Worker:
 
     def train(self, training: dict[str, Any], watching: dict[str, Any], folder: str) -> None:
         """Train on from the folder's latest checkpoint, if any; a signal saves and ends."""
-        from convdyno.run.train import Trainer
+        from convdyno.run.train import RankTrainer
         from convdyno.trial.training import Training, Watching
 
         wanted, watch = Training.model_validate(training), Watching.model_validate(watching)
         self.trial = wanted.trial
-        trainer = Trainer(wanted, watch, Path(folder), self.say, self.ranks)
+        trainer = RankTrainer(wanted, watch, Path(folder), self.say, self.ranks)
         for number in (signal.SIGTERM, signal.SIGUSR1):  # Slurm sends them to every process.
             signal.signal(number, trainer.stop)
         if not trainer.finished:

@@ -74,13 +74,13 @@ class Silence(Narrator):
         super().__init__(quiet=True)
 
     def say(self, sentence: str) -> None:
-        """Nothing."""
+        """A sentence that nobody hears."""
 
     def clear(self) -> None:
-        """Nothing."""
+        """Nothing was drawn."""
 
     def _draw(self, what: str, left: float) -> None:
-        """Nothing."""
+        """Nothing is drawn."""
 
 
 SILENCE = Silence()

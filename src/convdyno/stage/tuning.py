@@ -51,7 +51,7 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedTrial:
     """What a search found, and what fresh rounds say of it."""
 
     default: Record
@@ -108,7 +108,7 @@ class Tuner:
     quiet: bool = False
     tried: list[StagedCell] = field(default_factory=list)
 
-    def tune(self, default: Trial, free: Collection[str]) -> Tuned:
+    def tune(self, default: Trial, free: Collection[str]) -> TunedTrial:
         """Search what is free to be changed, then measure what it brought."""
         begin = time.monotonic()
         until = begin + SEARCH_SHARE * self.budget_seconds
@@ -130,7 +130,7 @@ class Tuner:
         pairs = self._contrasts(default, winner, others)
         tuned = self._measure(default, winner, pairs, begin + self.budget_seconds - searched)
         default_record, winner_record, contrasts = tuned
-        return Tuned(
+        return TunedTrial(
             default_record,
             winner_record,
             contrasts,
