@@ -146,7 +146,10 @@ def test_a_value_cannot_begin_a_line_of_its_own() -> None:
 def test_styles_and_progress_are_still_drawn(tmp_path: Path) -> None:
     out = Terminal()
     narrator = Narrator(Visible(out))
+    narrator.clear()
+    assert out.getvalue() == "", "nothing was drawn"
     narrator.opening(0, EVIL, 5)
+    narrator.measuring(0, 0, EVIL, 5)
     narrator.clear()
     Watcher(tmp_path, out=out).warn(EVIL)
     plain = out.getvalue().replace("\r\x1b[K", "")

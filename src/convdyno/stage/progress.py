@@ -15,6 +15,7 @@ class Narrator:
     def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
         self._out, self.quiet = Visible(out or sys.stderr), quiet
         self._live = self._out.isatty()
+        self._drawn = False
 
     def plan(self, cells: int, rounds: int, within: float, budget_seconds: float) -> None:
         """What is about to happen, and when it ends at the latest."""
@@ -57,13 +58,15 @@ class Narrator:
 
     def clear(self) -> None:
         """Take the line away."""
-        if self._live:
+        if self._drawn:
             erase_line(self._out)
+        self._drawn = False
 
     def _draw(self, what: str, left: float) -> None:
         if self._live:
             ends = f"at most {_clock(left)} left" if left > 0 else "finishing"
-            erase_line(self._out)
+            self.clear()
+            self._drawn = True
             print(visible(f"{what} ({ends})")[:200], end="", file=self._out, flush=True)
 
 
