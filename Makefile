@@ -1,25 +1,26 @@
-# make bench: set up, benchmark ResNet-50 here, print the result.   make test: set up, run every test.
+# make bench: set up, benchmark ResNet-50 here, print the result.
+# make test: set up, run all that guards main.   make test PART=stats: the tests of one layer.
+# make test-all: what is too long for every landing too.   make test-shuffled N=10: find flaky tests.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-ALIKE := tests/engines tests/weights
-ZOO := tests/engines/test_certified_zoo.py
-
-.PHONY: bench test lint speed clean
+.PHONY: bench test test-all test-shuffled lint speed clean
 
 bench: .make/torch
 	$(BIN)/convdyno bench resnet50 --precision fp32,bf16 --budget 3m
 
-# Slow tests of what engines compute run in two processes, but for the zoo, whose workers fill the
-# memory. The others run one by one: they start workers that take every core, and two of those
-# disturb each other more than they save.
-# -rs names at the end what was not run, and why; with CI set, nothing may be missing.
-test: .make/test .make/data/ready lint
-	$(BIN)/pytest -rs -n 2 -m "not slow"
-	$(BIN)/pytest -rs -n 2 --dist loadfile -m slow $(ALIKE) --ignore $(ZOO)
-	$(BIN)/pytest -rs -m slow $(ALIKE:%=--ignore %)
-	$(BIN)/pytest -rs -m slow $(ZOO)
+# tests/parts.py says which tests run beside which; with CI set, nothing may be missing.
+PART ?=
+N ?= 10
+test: .make/test .make/data/ready $(if $(PART),,lint)
+	$(BIN)/python tests/parts.py $(PART:%=--part %)
+
+test-all: .make/test .make/data/ready lint
+	$(BIN)/python tests/parts.py --all
+
+test-shuffled: .make/test .make/data/ready
+	$(BIN)/python tests/parts.py --shuffled $(N)
 
 lint: .make/test
 	$(BIN)/ruff check .

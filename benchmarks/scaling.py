@@ -24,7 +24,7 @@ import numpy as np
 from side_by_side import BLOCK_SECONDS, Ratio
 
 from convdyno.launch.local import Here
-from convdyno.run.pinning import free_ports
+from convdyno.rendezvous import reserve
 from convdyno.stats import t_distribution
 from convdyno.trial.spec import make_trial
 from convdyno.zoo.registry import find
@@ -64,7 +64,7 @@ def bare_rate(engine: str, network: str, batch: int, kept: ExitStack) -> Rate:
     """Two ranks of `peer_ranks.py`."""
     server = kept.enter_context(socket.create_server(("127.0.0.1", 0)))
     server.settimeout(PATIENCE_SECONDS)
-    (meeting,) = free_ports(1)
+    meeting = kept.enter_context(reserve()).getsockname()[1]
     words = [str(PEER), engine, network, str(batch), str(server.getsockname()[1])]
     common = os.environ | {"PYTHONWARNINGS": "ignore"}
     if engine == "torch":

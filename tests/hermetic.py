@@ -9,9 +9,13 @@ checkout. Other programs write while tests run, so what is looked at is what our
 - in the checkout everything but what tools leave there;
 - in CI, where nobody else is at the machine, every new name in the home and in those folders too.
 
+Elsewhere somebody may use convdyno at the same time: while a process of it runs that is none of
+this session's, only the checkout is looked at.
+
 Caches that make tests quick are in `.make/cache` of the checkout.
 """
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -20,6 +24,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 CHECKOUT = Path(__file__).parents[1]
@@ -89,6 +94,20 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
+def _others_run() -> bool:
+    """Whether convdyno runs in a process that is not of this session."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if "convdyno" in " ".join(process.cmdline()) and process.pid != os.getpid():
+                try:
+                    session = process.environ().get(MARK)
+                except psutil.AccessDenied:
+                    session = None
+                if session != str(SESSION):
+                    return True
+    return False
+
+
 class Outside:
     """The places that no test may write to, and what was there."""
 
@@ -115,6 +134,8 @@ class Outside:
     def new(self) -> list[Path]:
         """What is there now and was not; of a new folder what is in it."""
         found = self._look() - self._before
+        if os.environ.get("CI") != "true" and _others_run():
+            found = {path for path in found if path.is_relative_to(CHECKOUT)}
         return sorted(found - {parent for path in found for parent in path.parents})
 
     def tidy(self) -> None:

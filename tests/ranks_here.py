@@ -4,14 +4,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from convdyno.run.pinning import free_ports
+from convdyno.rendezvous import reserve
 from convdyno.run.ranks import Ranks
 from convdyno.trial.world import World
 
 
 def together(size: int, act: Callable[[Ranks], Any]) -> list[Any]:
     """What each of several ranks comes to: a value, or the error that it ended with."""
-    meeting = f"127.0.0.1:{free_ports(1)[0]}"
+    held = reserve()
+    meeting = f"127.0.0.1:{held.getsockname()[1]}"
     found: dict[int, Any] = {}
 
     def run(world: World) -> None:
@@ -29,4 +30,5 @@ def together(size: int, act: Callable[[Ranks], Any]) -> list[Any]:
         thread.start()
     for thread in threads:
         thread.join(60)
+    held.close()
     return [found[rank] for rank in range(size)]

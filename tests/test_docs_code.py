@@ -10,7 +10,7 @@ import polars
 import pytest
 
 import convdyno
-from convdyno.cli.plan import vocabulary
+from convdyno.app.sweep_plan import vocabulary
 from convdyno.engines import registry
 from convdyno.trial.sweep_file import parse_sweep
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from runs import bars
 
-from convdyno.cli.plan import vocabulary
+from convdyno.app.sweep_plan import vocabulary
 from convdyno.results.store import Store
 from convdyno.trial.sweep_file import read_sweep
 

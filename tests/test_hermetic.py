@@ -92,6 +92,15 @@ def test_what_is_written_elsewhere_fails_the_session(machine: Machine) -> None:
     assert named == paths
 
 
+def test_what_somebody_elses_convdyno_writes_is_theirs(machine: Machine) -> None:
+    theirs = [sys.executable, "-c", "import time; time.sleep(600)", "convdyno"]
+    with subprocess.Popen(theirs, env={}) as other:
+        code = WRITES.format(paths=[str(machine.folder / "tmp/convdyno-1")])
+        found = machine.test(code)
+        other.kill()
+    assert found.returncode == 0, found.stdout
+
+
 def test_what_other_programs_write_is_theirs(machine: Machine) -> None:
     (machine.folder / "home/.mozilla").mkdir()
     theirs = ("tmp/tmp1234", "home/.mozilla/lock", "home/.somebody", "checkout/.make/x")

@@ -1,6 +1,7 @@
 """The layers of the code: who may import whom."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ EVERYWHERE = {"files", "terminal"}
 """What stands below all layers: files, and text on the screen."""
 BACKENDS = {"torch", "jax", "tensorflow"}
 """What Keras runs on."""
-CONTRACT = {"engines.contract", "engines.devices", "engines.cpu", "blueprint", "errors"}
+CONTRACT = {"engines.contract", "engines.cpu", "blueprint", "errors"}
+DEVICE = {"engines.contract", "engines.cpu", "engines.devices", "errors"}
 MAY_IMPORT = {
     "errors": set(),
     "files": set(),
+    "rendezvous": set(),
     "terminal": set(),
     "blueprint": {"errors"},
     "zoo": {"blueprint", "errors"},
@@ -24,21 +27,33 @@ MAY_IMPORT = {
     "data": {"errors", "trial"},
     "engines": {"blueprint", "trial", "errors"},
     "engines.frameworks": set(),
-    **{f"engines.frameworks.{name}": CONTRACT for name in BACKENDS},
+    **{f"engines.frameworks.{name}": DEVICE for name in BACKENDS},
     **{f"engines.{name}": CONTRACT | {f"engines.frameworks.{name}"} for name in BACKENDS},
     "engines.keras": CONTRACT | {f"engines.frameworks.{name}" for name in BACKENDS},
     "run": {
         "engines.contract", "engines.registry", "blueprint", "data", "zoo", "results", "stats",
-        "trial", "errors",
+        "trial", "rendezvous", "errors",
     },
-    "launch": {"trial", "results", "errors"},
+    "launch": {"trial", "results", "rendezvous", "errors"},
     "stage": {"launch", "results", "stats", "trial", "errors"},
-    "cli": {
+    "app": {
         "blueprint", "zoo", "trial", "data", "engines.registry", "run", "launch", "stage",
         "results", "stats", "report", "errors",
     },
-    "api": {"cli", "results", "report", "trial", "errors"},
+    "cli": {"app", "report", "trial", "errors"},
+    "api": {"app", "report", "trial", "errors"},
 }  # fmt: skip
+DYNAMIC = {
+    "__init__": "its own names, when they are first used",
+    "app": "its own names, when they are first used",
+    "data.optional_import": "packages that need not be installed",
+    "engines.registry": "the one engine that was asked for",
+    "run.energy": "packages that need not be installed",
+    "zoo.foreign.h5": "packages that need not be installed",
+    "zoo.registry": "the families, and networks of the user's own",
+}
+"""Who may import by a name that is known only as it runs, and what."""
+IMPORTERS = {"import_module", "__import__", "spec_from_file_location", "run_module", "run_path"}
 FRAMEWORKS = {"torch", "jax", "tensorflow", "keras", "flax"}
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -53,13 +68,25 @@ def layer_of(module: str) -> str:
 
 
 def imports(path: Path) -> list[str]:
+    """What a file imports; in a file that imports by name, every text that names one of ours."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    texts = module_of(path) in DYNAMIC or bool(dynamic(path))
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: imports are written in full"
             found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif texts and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found += re.findall(r"^convdyno(?:\.[a-z0-9_]+)+$", node.value)
     return found
+
+
+def dynamic(path: Path) -> set[str]:
+    """What a file imports by name with."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return {getattr(node, "id", getattr(node, "attr", "")) for node in nodes} & IMPORTERS
 
 
 def module_of(path: Path) -> str:
@@ -75,10 +102,28 @@ def test_a_file_imports_only_what_its_layer_may(path: Path) -> None:
         if not name.startswith("convdyno.") or name == "convdyno.__version__":
             continue
         target = name.removeprefix("convdyno.")
-        allowed = MAY_IMPORT[layer] | {layer} | EVERYWHERE
-        assert any(target == a or target.startswith(a + ".") for a in allowed), (
-            f"{layer} may not import {target}"
-        )
+        allowed = MAY_IMPORT[layer] | EVERYWHERE
+        assert layer_of(target) == layer or any(
+            target == a or target.startswith(a + ".") for a in allowed
+        ), f"{layer} may not import {target}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_only_few_files_import_by_name(path: Path) -> None:
+    assert not dynamic(path) or module_of(path) in DYNAMIC
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "app").rglob("*.py")), ids=module_of)
+def test_the_application_neither_prints_nor_ends_nor_reads_the_command_line(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    roots = {name.partition(".")[0] for name in imports(path)}
+    assert not roots & {"typer", "click", "rich"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            where = f"{node.value.id}.{node.attr}"
+            assert where not in ("sys.argv", "sys.exit", "sys.stdout", "sys.stderr", "os._exit")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in ("print", "exit", "quit", "input")
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)

@@ -5,103 +5,19 @@ Problems are exceptions of `convdyno.errors`; a trial that fails is a result wit
 
 from __future__ import annotations
 
-import html
-import io
-import shlex
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from convdyno.cli import options
-from convdyno.cli.bench import measured
+from convdyno import app
+from convdyno.app import BenchRequest, Narrator
+from convdyno.app import Result as Result
+from convdyno.app.stored_results import load as read_rows
 from convdyno.errors import UsageError
-from convdyno.report.console import Screen, sentence
-from convdyno.report.document import Certificates, Compared, compare_records
-from convdyno.report.flat import flat
-from convdyno.report.ladders import Climbed, climbed
-from convdyno.report.rows import Row, row
-from convdyno.report.scaling import Curve, curves
-from convdyno.report.sweep import said, varying
-from convdyno.results.record import Record
-from convdyno.results.select import select
-from convdyno.results.store import Store
-from convdyno.trial.spec import Trial
 
-ALWAYS = ("network", "engine", "precision", "batch")
-"""What a table shows of every trial."""
 ONLY_THERE = ("slurm", "slurm_module", "slurm_setup", "detach", "style", "json", "label")
 """Options of the command that are not for Python."""
-
-
-class Result:
-    """What was measured: it prints as `convdyno bench` does, and shows itself in a notebook.
-
-    `records` have everything, `rows` the figures of each.
-    """
-
-    def __init__(self, records: Sequence[Record], certificates: Certificates | None = None) -> None:
-        self.records = list(records)
-        self._certificates = certificates or {}
-
-    @cached_property
-    def rows(self) -> list[Row]:
-        """The figures of each cell."""
-        return [row(record) for record in self.records]
-
-    @cached_property
-    def compared(self) -> list[Compared]:
-        """Two cells by their number, and their ratio, for all that differ in one thing."""
-        return compare_records(self.records, self._certificates)
-
-    @cached_property
-    def ladders(self) -> list[Climbed]:
-        """Where the time goes, if a ladder was asked for."""
-        return list(climbed(self.rows))
-
-    @cached_property
-    def curves(self) -> list[Curve]:
-        """What more devices bring, if several counts of them were measured."""
-        return list(curves(self.rows))
-
-    @property
-    def ok(self) -> bool:
-        """Whether every cell was measured."""
-        return all(record.status == "ok" for record in self.records)
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """A flat dict for each cell, as `load` gives them."""
-        return [flat(one) for one in self.rows]
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __str__(self) -> str:
-        text = io.StringIO()
-        Screen(text).bench(self.rows, self.compared, self.ladders, self.curves)
-        return text.getvalue().rstrip()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        differing = varying([one.trial for one in self.rows])
-        axes = [name for name in Trial.model_fields if name in {*differing, *ALWAYS}]
-        cells = [
-            {name: said(one.trial, name) for name in axes}
-            | {
-                "images/s": _figure(one.images_per_second),
-                "95 % interval": _between(one.low, one.high),
-                "status": one.status
-                if one.status == "ok"
-                else f"{one.status}: {one.record.reason}",
-            }
-            for one in self.rows
-        ]
-        minded = dict.fromkeys(warning for one in self.rows for warning in one.warnings)
-        lines = [sentence(self.rows[a].trial, self.rows[b].trial, c) for a, b, c in self.compared]
-        lines += [f"mind: {warning}" for warning in minded]
-        return _table(cells) + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
 
 
 class Table(list[dict[str, Any]]):
@@ -141,63 +57,20 @@ def bench(
     for name in more:
         if name in ONLY_THERE:
             raise UsageError(f"{name} is for the command line: `convdyno bench --help`")
-    values = {
-        "network": network, "engine": engine, "mode": mode, "batch": batch, "precision": precision,
-        "budget": budget, "within": within, "rounds": rounds, "data": data, "out": out, **more,
-    }  # fmt: skip
-    if labels:
-        values["label"] = [f"{name}={value}" for name, value in labels.items()]
-    given = options.given(values, quiet=not verbose)
-    cells, certificates, _ = measured(given, _command(values, given))
-    return Result([cell.record for cell in cells], certificates)
+    request = BenchRequest.of(
+        network=network, engine=engine, mode=mode, batch=batch, precision=precision, budget=budget,
+        within=within, rounds=rounds, data=data, out=Path(out), labels=labels, **more,
+    )  # fmt: skip
+    return app.bench(request, Narrator(quiet=not verbose))
 
 
 def load(folder: str | Path = "results", where: str | Iterable[str] = ()) -> Table:
     """The records of a folder as flat rows, oldest first; `where` is as on the command line."""
-    store = Store(Path(folder))
     conditions = [where] if isinstance(where, str) else list(where)
-    # Ten thousand records in full would not fit into memory; their heads and figures do.
-    kept: dict[str, dict[str, Any]] = {}
-    heads = []
-    for record in store.records():
-        kept[record.id] = flat(row(record))
-        heads.append(record.but(processes=()))
-    table = Table(kept[record.id] for record in select(heads, conditions))
-    table.skipped = list(store.skipped)
+    rows, skipped = read_rows(Path(folder), conditions)
+    table = Table(rows)
+    table.skipped = skipped
     if table.skipped:
         more = f" (and {len(table.skipped) - 1} more)" if len(table.skipped) > 1 else ""
         warnings.warn(f"{table.skipped[0]}{more}", stacklevel=2)
     return table
-
-
-def _command(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """What repeats it on the command line."""
-    words = ["convdyno", "bench", str(given["network"])]
-    for name, value in values.items():
-        if value is None or name in ("network", "out"):
-            continue
-        option = f"--{name.replace('_', '-')}"
-        if isinstance(given[name], list):
-            words += [word for one in given[name] for word in (option, str(one))]
-        elif isinstance(given[name], bool):
-            words += [option] if given[name] else []
-        else:
-            words += [option, str(given[name])]
-    return shlex.join(words)
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in one.values()) + "</tr>"
-        for one in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
-
-
-def _between(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{low:.4g} to {high:.4g}"

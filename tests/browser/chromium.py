@@ -36,7 +36,7 @@ class Browser:
         self.console()
         self.requests()
         self._driver.get(page.as_uri())
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while self.run("return document.documentElement.dataset.ready") != "yes":
             assert time.monotonic() < end, f"the page was not drawn: {self.console()}"
             time.sleep(0.05)

@@ -8,8 +8,8 @@ import pytest
 from chromium import PHONE, Browser
 from made_up import a_machine, failed, made, store_of
 
-from convdyno.cli.compare import stored_certificates
-from convdyno.cli.report import repeating
+from convdyno.app.certification import stored_certificates
+from convdyno.app.reporting import repeating
 from convdyno.report.content import make_content
 from convdyno.report.entries import gather
 from convdyno.report.figures import figures

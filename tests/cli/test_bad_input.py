@@ -55,13 +55,15 @@ def test_nothing_is_made_before_the_input_is_known_to_be_good(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_option_is_answered_with_the_nearest(convdyno: Any) -> None:
-    outcome = convdyno("bench", "resnet50", "--precison", "bf16")
+def test_an_unknown_option_is_answered_with_the_nearest(convdyno_process: Any) -> None:
+    outcome = convdyno_process("bench", "resnet50", "--precison", "bf16")
     assert outcome.code == 2
     assert "--precision" in outcome.err
 
 
-def test_an_engine_that_is_not_installed_names_the_command(convdyno: Any, tmp_path: Path) -> None:
+def test_an_engine_that_is_not_installed_names_the_command(
+    convdyno_process: Any, tmp_path: Path
+) -> None:
     # Without the environment's packages there is no torch; the core's own are put back one by one.
     blocker = tmp_path / "sitecustomize.py"
     blocker.write_text(
@@ -73,6 +75,8 @@ def test_an_engine_that_is_not_installed_names_the_command(convdyno: Any, tmp_pa
         "    return version(name)\n"
         "metadata.version = without_torch\n"
     )
-    outcome = convdyno("bench", "resnet50", "--engine", "torch", env={"PYTHONPATH": str(tmp_path)})
+    outcome = convdyno_process(
+        "bench", "resnet50", "--engine", "torch", env={"PYTHONPATH": str(tmp_path)}
+    )
     assert outcome.code == 2
     assert "pip install 'convdyno[torch]'" in outcome.err

@@ -94,12 +94,12 @@ def test_the_command_in_the_record_repeats_it(convdyno: Any, tmp_path: Path) -> 
     assert [c["trial"] for c in again] == [cell["trial"]]
 
 
-def test_own_network_from_the_folder_one_stands_in(convdyno: Any, tmp_path: Path) -> None:
+def test_own_network_from_the_folder_one_stands_in(convdyno_process: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def tiny(net, classes):\n"
         "    return net.image.conv_norm_relu(8, 3).mean().logits(classes).done()\n"
     )
-    outcome = convdyno(
+    outcome = convdyno_process(
         "bench", "--network", "mine:tiny", "--engine", "clockwork", "--batch", "2",
         "--image-size", "16", "--classes", "7", "--budget", "30s", "--json",
     )  # fmt: skip
@@ -115,11 +115,11 @@ def test_the_plain_output_says_what_a_stranger_needs(convdyno: Any) -> None:
     assert "\x1b" not in out
 
 
-def test_doctor_describes_the_machine(convdyno: Any) -> None:
-    report = keeps_to("doctor", convdyno("doctor", "--quick", "--json").json)
+def test_doctor_describes_the_machine(convdyno_process: Any) -> None:
+    report = keeps_to("doctor", convdyno_process("doctor", "--quick", "--json").json)
     assert report["machine"]["cores_usable"] >= 1
     assert "torch" in report["engines"] | report["missing"]
-    assert report["machine"]["cpu"] in convdyno("doctor", "--quick").out
+    assert report["machine"]["cpu"] in convdyno_process("doctor", "--quick").out
 
 
 def paths(command: Any, *path: str) -> list[tuple[str, ...]]:
@@ -144,7 +144,7 @@ def test_every_command_has_help_with_examples(path: tuple[str, ...]) -> None:
     assert "\b" not in outcome.output
 
 
-def test_help_is_a_process_that_ends_well(convdyno: Any) -> None:
-    outcome = convdyno("bench", "--help")
+def test_help_is_a_process_that_ends_well(convdyno_process: Any) -> None:
+    outcome = convdyno_process("bench", "--help")
     assert outcome.code == 0
     assert "Examples:" in outcome.out

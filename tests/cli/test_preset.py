@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from convdyno.cli.preset import explicit
 from convdyno.errors import UsageError
 from convdyno.results.preset import (
     Gain,
@@ -58,14 +57,6 @@ def test_it_is_found_here_before_the_users_own(
 def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="a preset's name"):
         check_name(name)
-
-
-def test_what_is_given_is_told_from_what_is_not() -> None:
-    given = {"batch": "8", "layout": "auto", "threads": "auto", "compile": "auto"}
-    words = ["trivial", "--batch", "8", "--layout=auto", "--label", "threads=2", "compile"]
-    found = explicit(given, words)
-    assert {"batch", "layout"} <= found
-    assert not {"threads", "compile"} & found
 
 
 def test_bench_takes_settings_from_a_preset_and_the_record_says_so(

@@ -72,14 +72,14 @@ def test_a_table_stays_where_there_is_no_other_to_write(
 
 @pytest.mark.parametrize("words", [("report", "--csv"), ("results", "csv", "--to")], ids=" ".join)
 def test_a_full_disk_is_said_and_a_pipe_is_written(
-    convdyno: Any, results: Path, tmp_path: Path, words: tuple[str, ...]
+    convdyno_process: Any, results: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    full = convdyno(*words, "/dev/full")
+    full = convdyno_process(*words, "/dev/full")
     assert (full.code, full.err.count("\n")) == (2, 1)
     assert "'/dev/full' cannot be written: No space left on device" in full.err
-    assert convdyno(*words, "/dev/stdout").out.startswith("id,created,")
+    assert convdyno_process(*words, "/dev/stdout").out.startswith("id,created,")
     (tmp_path / "link.csv").symlink_to("all.csv")
-    assert convdyno(*words, "link.csv").code == 0
+    assert convdyno_process(*words, "link.csv").code == 0
     assert (tmp_path / "all.csv").read_text().startswith("id,created,")
     assert (tmp_path / "link.csv").is_symlink()
 

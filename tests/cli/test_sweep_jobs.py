@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from convdyno.cli import sweep_jobs
+from convdyno.app import sweep_jobs
+from convdyno.app.requests import BenchRequest
 from convdyno.report.sweep import left_words
 from convdyno.results import claims
 from convdyno.results.jobs import Job, JobRun, new_run
 from convdyno.results.machines import cell_name
 from convdyno.results.store import Store
+from convdyno.stage.progress import SILENCE
 from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.trial.spec import Trial
 
@@ -28,7 +30,7 @@ def submitted(out: Path) -> JobRun:
     return run
 
 
-def cancelled(run: JobRun, out: Path, quiet: bool) -> JobRun:
+def cancelled(run: JobRun, *_: Any) -> JobRun:
     return run.with_jobs([job.but(state="CANCELLED") for job in run.jobs])
 
 
@@ -49,11 +51,11 @@ def sweep(agenda: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(sweep_jobs, "_submit", submit)
     monkeypatch.setattr("convdyno.launch.slurm.look", lambda run, out: run)
-    monkeypatch.setattr("convdyno.cli.slurm.wait", cancelled)
+    monkeypatch.setattr("convdyno.app.slurm_runs.wait", cancelled)
 
     def run() -> int:
         plan: Any = None
-        sweep_jobs.run_jobs(agenda, plan, {"out": tmp_path, "as_json": True})
+        sweep_jobs.run_jobs(agenda, plan, BenchRequest(out=tmp_path), SILENCE)
         return len(runs)
 
     return run

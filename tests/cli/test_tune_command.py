@@ -46,8 +46,10 @@ def test_the_settings_that_matter_are_found_with_their_size(convdyno: Any, tmp_p
     assert bench.json["cells"][0]["trial"]["layout"] == "nhwc"
 
 
-def test_the_figures_are_from_processes_after_the_search(convdyno: Any, tmp_path: Path) -> None:
-    convdyno(*TUNE, "--device", SCRIPT, "--batch", "16", "--compile", "off", "--json")
+def test_the_figures_are_from_processes_after_the_search(
+    convdyno_process: Any, tmp_path: Path
+) -> None:
+    convdyno_process(*TUNE, "--device", SCRIPT, "--batch", "16", "--compile", "off", "--json")
     records = list(Store(tmp_path / "results" / "tune").records())
     pids = [{p.pid for r in records if r.role == role for p in r.processes} for role in
             ("search", "tune")]  # fmt: skip

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-import typer.main
 from runs import bars
 
-from convdyno.cli.cells import make_trials
+from convdyno.app.cells import make_trials
+from convdyno.app.requests import BenchRequest
 from convdyno.cli.main import app
-from convdyno.cli.words import bench_words
 from convdyno.launch.slurm_order import read_order
 from convdyno.trial.spec import Trial
+from convdyno.trial.words import bench_words
 
 ORDER = read_order("partition=GPU,nodes=2,gres=gpu:k80,cpus-per-task=3")
 LINES = [
@@ -26,11 +26,19 @@ LINES = [
 ]
 
 
+def asked(words: list[str]) -> BenchRequest:
+    """The request that the words of `bench` make."""
+    requests: list[BenchRequest] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("convdyno.app.benchmark.bench", lambda request, _: requests.append(request))
+        patched.setattr("convdyno.cli.bench.present", lambda *_: None)
+        patched.setattr("convdyno.cli.bench._end", lambda *_: None)
+        app(["bench", *words], standalone_mode=False)
+    return requests[0]
+
+
 def trials_of(words: list[str]) -> list[Trial]:
-    command = typer.main.get_command(app).commands["bench"]  # type: ignore[attr-defined]
-    given = command.make_context("bench", ["--engine", "reference", *words]).params
-    given |= {"compile": given["compiled"]}
-    return make_trials(ORDER, given)
+    return make_trials(ORDER, asked(["--engine", "reference", *words]).given)
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -30,7 +30,7 @@ def sh(*command: str, check: bool = True, **more: Any) -> str:
     return done.stdout
 
 
-def wait_for(ready: Callable[[], Any], what: str, log: str = "", seconds: float = 20) -> None:
+def wait_for(ready: Callable[[], Any], what: str, log: str = "", seconds: float = 120) -> None:
     """Look until something is so; what was said meanwhile tells why it is not."""
     end = time.monotonic() + seconds
     while not ready():

@@ -53,7 +53,7 @@ def start_slurm(lab: Lab) -> Slurm:
         _daemon(lab, f"slurmd-{host.name}", command=command)
     slurm = Slurm(lab, environment)
     ready = lambda: _idle(slurm) == len(NAMES)  # noqa: E731
-    wait_for(ready, "all hosts idle in Slurm", str(folder / "slurmctld.log"), 30)
+    wait_for(ready, "all hosts idle in Slurm", str(folder / "slurmctld.log"))
     return slurm
 
 

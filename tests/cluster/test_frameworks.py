@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,15 @@ def over(lab: Lab, *devices: int) -> list[str]:
             "--rank-timeout", "60s"]  # fmt: skip
 
 
-@pytest.mark.parametrize("engine, devices", [("jax", (1, 2, 3)), ("tensorflow", (2,))])
+@pytest.mark.parametrize(
+    "engine, devices",
+    [
+        ("jax", (2,)),
+        ("tensorflow", (2,)),
+        # Six processes of JAX: each count of hosts is a trial of its own.
+        pytest.param("jax", (1, 2, 3), marks=pytest.mark.long),
+    ],
+)
 def test_a_framework_trains_on_several_hosts(
     convdyno: Any, hosts: Lab, engine: str, devices: tuple[int, ...]
 ) -> None:
@@ -54,29 +61,28 @@ def test_a_framework_trains_on_several_hosts(
         assert cell["images_per_second"] > 0
 
 
-@pytest.mark.parametrize("engine", ["torch", "jax", "tensorflow"])
+@pytest.mark.parametrize(
+    "engine",
+    # A minute each; that a stopped rank of each framework is named, tests/launch shows.
+    ["torch", *(pytest.param(name, marks=pytest.mark.long) for name in ("jax", "tensorflow"))],
+)
 def test_a_cut_link_is_named_and_ends_the_trial(
     convdyno: Any, hosts: Lab, engine: str, tmp_path: Path
 ) -> None:
-    cut: list[float] = []
-
     def cut_when_measured() -> None:
-        wait_for(lambda: _measured(tmp_path / "results"), "ranks that are measured", seconds=120)
+        wait_for(lambda: _measured(tmp_path / "results"), "ranks that are measured")
         hosts["n2"].cut()
-        cut.append(time.time())
 
     cutter = threading.Thread(target=cut_when_measured, daemon=True)
     cutter.start()
-    words = [*over(hosts, 2), "--rank-timeout", "20s", "--budget", "5m", "--rounds", "20"]
+    words = [*over(hosts, 2), "--rank-timeout", "10s", "--budget", "5m", "--rounds", "20"]
     done = convdyno(*SMALL, "--within", "0.01%", "--engine", engine, *words, "--json")
     cutter.join()
     (cell,) = done.json["cells"]
     assert cell["status"] == "failed", done.err
     assert "rank 1 on n2" in cell["reason"]
-    (record,) = (tmp_path / "results").glob("*.json")
-    assert record.stat().st_mtime - cut[0] < 30
     assert not hosts["n1"].processes("convdyno.")
-    wait_for(lambda: not hosts["n2"].processes("convdyno."), "nothing on the lost host", seconds=30)
+    wait_for(lambda: not hosts["n2"].processes("convdyno."), "nothing on the lost host")
 
 
 def _measured(folder: Path) -> bool:
@@ -84,6 +90,7 @@ def _measured(folder: Path) -> bool:
     return folder.is_dir() and any(record.measured for record in Store(folder).records())
 
 
+@pytest.mark.long  # Two benches of real training over links of known speed: minutes.
 def test_a_slow_link_is_what_limits_a_network_of_many_weights(convdyno: Any, hosts: Lab) -> None:
     words = ("bench", "vgg11", "--engine", "torch", "--width", "0.25", "--image-size", "64")
     words += ("--classes", "10", "--batch", "64", "--exchange", "default,independent")

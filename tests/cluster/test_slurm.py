@@ -15,7 +15,7 @@ from schemas import keeps_to
 
 from convdyno.results.jobs import find_run
 from convdyno.results.record import Record
-from convdyno.results.store import Store
+from convdyno.results.store import Store, read_record
 
 PATIENT = ("--rank-timeout", "2m")
 QUICK = ("--rounds", "1", "--within", "50%", "--budget", "3m", *PATIENT)
@@ -158,8 +158,9 @@ def test_jobs_that_end_badly_are_records_with_slurms_word(site: Site) -> None:
     by_run = {
         name: find_run(site.out, name).jobs[0] for name in (failing, running, waiting, without)
     }
-    store = Store(site.out)
-    found = {name: store.find(job.collected[0]) for name, job in by_run.items()}
+    found = {
+        name: read_record(site.out / f"{job.collected[0]}.json") for name, job in by_run.items()
+    }
     assert found[failing].status == "failed"
     assert "SIGSEGV" in (found[failing].reason or "")
     assert found[running].status == "interrupted"

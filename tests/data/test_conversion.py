@@ -225,7 +225,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_bytes(tmp_path: Path, to: s
     out = tmp_path / "out"
     worker = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "cifar"), str(out)])
     some = "train-*" if to == "tfrecord" else "train/*/*"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while len(list(out.glob(some))) < 4 and time.monotonic() < deadline:
         time.sleep(0.005)
     os.kill(worker.pid, signal.SIGKILL)

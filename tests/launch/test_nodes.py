@@ -1,6 +1,7 @@
 """The nodes file, and how many of its hosts a number of devices takes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,32 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str, sentence: str) -> None:
         nodes(tmp_path, text)
     assert sentence in str(told.value)
     assert "nodes.txt" in str(told.value)
+
+
+LONG = {
+    "a host of a megabyte": b"n" * (1 << 20) + b" a\n",
+    "a line of half a megabyte": b"# " + b"x" * (1 << 19) + b"\n",
+    "a host that no network knows": b"n" * 300 + b" a\n",
+    "an alias of 300 characters": b"n1 " + b"a" * 300 + b"\n",
+    "a megabyte of quotes": b"'" * (1 << 20),
+    "a disk": bytes(3 << 20),
+}
+
+
+@pytest.mark.parametrize("content", LONG.values(), ids=LONG)
+def test_what_is_much_too_long_is_one_short_sentence(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "nodes.txt"
+    file.write_bytes(content)
+    with pytest.raises(UsageError) as told:
+        read_nodes(file)
+    assert str(file) in str(told.value) and len(str(told.value)) < len(str(file)) + 100
+
+
+def test_a_bench_with_a_host_of_a_megabyte_ends_at_once(tmp_path: Path, convdyno: Any) -> None:
+    (tmp_path / "nodes.txt").write_bytes(LONG["a host of a megabyte"])
+    done = convdyno("bench", "deepmnist", "--engine", "clockwork", "--nodes", "nodes.txt")
+    assert done.code == 2
+    assert done.err.count("\n") == 1 and "nodes.txt" in done.err
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from crews import crew_record
 from made_up import a_machine, failed, made, store_of
 
-from convdyno.cli.compare import stored_certificates
-from convdyno.cli.report import repeating
+from convdyno.app.certification import stored_certificates
+from convdyno.app.reporting import repeating
 from convdyno.report.charts import Figure
 from convdyno.report.content import Content, make_content
 from convdyno.report.csv import COLUMNS, OLDER, write_csv

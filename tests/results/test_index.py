@@ -217,6 +217,23 @@ def test_remembering_writes_through_no_link(tmp_path: Path) -> None:
     assert victim.read_text() == "mine"
 
 
+def test_a_record_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    store, counting = Store(tmp_path), Counting()
+    for name in ("20260101-a", "20260101-b", "20260102-a", "20260102-a-2", "20260103"):
+        store.write(a_record().but(id=name))
+    Index(tmp_path, counting).heads()
+    assert Index(tmp_path, counting).find("20260101-a").file == "20260101-a.json"
+    assert Index(tmp_path, counting).find("20260102-a").id == "20260102-a"
+    assert Index(tmp_path, counting).find("last").id == "20260103"
+    with pytest.raises(BadStore, match=r"more than one record .*: 20260101-a, 20260101-b$"):
+        Index(tmp_path, counting).find("20260101")
+    with pytest.raises(
+        BadStore, match=r"no record .* begins with '-b' \(of 5\); 20260101-b has it"
+    ):
+        Index(tmp_path, counting).find("-b")
+    assert counting.read == 5
+
+
 @pytest.mark.slow
 def test_ten_thousand_records_are_listed_in_a_second(tmp_path: Path) -> None:
     text = a_record().model_dump_json(indent=1)

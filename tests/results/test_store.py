@@ -68,18 +68,6 @@ def test_a_half_written_record_is_never_seen(tmp_path: Path) -> None:
     assert "not complete JSON" in store.skipped[0]
 
 
-def test_find_takes_part_of_an_id_and_last(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    first, second = a_record(1), a_record(2)
-    store.write(first)
-    store.write(second)
-    assert store.find(first.trial_digest[:8]) == first
-    with pytest.raises(BadStore, match="2 records"):
-        store.find("trivial")
-    with pytest.raises(BadStore, match="no record"):
-        store.find("nonsense")
-
-
 def test_an_unwritable_folder_is_refused_before_measuring(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from convdyno.launch.crew import _all_energy, _joint
+from convdyno.launch.joint_answer import all_energy, joint_blocks
 from convdyno.run import energy
 from convdyno.run.energy import Counter, Joules, find
 from convdyno.run.measure import Meter
@@ -148,14 +148,14 @@ def block(seconds: float, joules: float | None) -> dict[str, Any]:
 
 
 def test_a_crew_uses_what_its_machines_use_together() -> None:
-    (joint,) = _joint([[block(1.0, 100.0)], [block(1.0, 0.0)], [block(1.0, 50.0)]], False)
+    (joint,) = joint_blocks([[block(1.0, 100.0)], [block(1.0, 0.0)], [block(1.0, 50.0)]], False)
     assert joint["joules"] == pytest.approx(150)
-    (unknown,) = _joint([[block(1.0, 100.0)], [block(1.0, None)]], False)
+    (unknown,) = joint_blocks([[block(1.0, 100.0)], [block(1.0, None)]], False)
     assert unknown["joules"] is None
 
 
 def test_independent_ranks_are_charged_for_the_time_that_their_rates_give() -> None:
-    (joint,) = _joint([[block(1.0, 100.0)], [block(3.0, 0.0)]], True)
+    (joint,) = joint_blocks([[block(1.0, 100.0)], [block(3.0, 0.0)]], True)
     assert joint["seconds"] == pytest.approx(1.5)
     assert joint["joules"] == pytest.approx(150)
 
@@ -163,10 +163,10 @@ def test_independent_ranks_are_charged_for_the_time_that_their_rates_give() -> N
 def test_one_host_that_does_not_count_makes_the_whole_unknown() -> None:
     counts = {"counted": ["package-0"], "reason": ""}
     answers = [{"host": "a", "energy": counts}, {"host": "b", "energy": counts}]
-    assert _all_energy(answers) == {"counted": ["package-0 of a", "package-0 of b"]}
-    assert _all_energy(answers[:1] * 2) == {"counted": ["package-0"]}
+    assert all_energy(answers) == {"counted": ["package-0 of a", "package-0 of b"]}
+    assert all_energy(answers[:1] * 2) == {"counted": ["package-0"]}
     answers[1]["energy"] = {"counted": [], "reason": "no counter: this machine shows none"}
-    assert _all_energy(answers) == {"reason": "no counter: b: this machine shows none"}
+    assert all_energy(answers) == {"reason": "no counter: b: this machine shows none"}
 
 
 class FakeNvml(SimpleNamespace):

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import ranks_here
 
 from convdyno.errors import TrialFailed, UsageError
-from convdyno.run.pinning import free_ports
+from convdyno.rendezvous import reserve
 from convdyno.run.ranks import Ranks, pack, unpack
 from convdyno.trial.world import World
 
@@ -23,7 +24,8 @@ ARRAYS = {
 
 
 def worlds(size: int) -> list[World]:
-    huddle = f"127.0.0.1:{free_ports(1)[0]}"
+    with reserve() as held:
+        huddle = f"127.0.0.1:{held.getsockname()[1]}"
     return [World(rank=rank, size=size, huddle=huddle, token="secret") for rank in range(size)]
 
 
@@ -51,10 +53,13 @@ def test_somebody_without_the_token_is_not_listened_to() -> None:
         target=lambda: found.append(Ranks(first, 20).gather("ours")), daemon=True
     )
     listening.start()
-    for said in (b"1 guess\n", b"1 \n", b"\xff\n", b"9 secret\n"):
-        with _patiently(port) as stranger:
-            stranger.sendall(said)
+    for said in (b"1 guess\n", b"1 secret\n", b"\xff\n"):
+        with _patiently(port) as stranger, suppress(ConnectionError):
+            stranger.sendall(said * 100)
             assert stranger.recv(100) == b""
+    guessing = second.model_copy(update={"token": "guess"})
+    with pytest.raises(TrialFailed, match="does not know the secret"):
+        Ranks(guessing, 0)
     assert Ranks(second, 20).gather("theirs") == ["ours", "theirs"]
     listening.join(20)
     assert found == [["ours", "theirs"]]

@@ -54,6 +54,18 @@ def test_one_epoch_of_mnist_is_counted_alike_by_all_engines(
         assert told["loss"] == pytest.approx(found["loss"], rel=1e-3)
 
 
+def test_digits_are_learnt_from_jpegs_too(tmp_path: Path, convdyno: Any) -> None:
+    digits(unpacked("mnist", tmp_path / "whole"), tmp_path / "digits", 6_000, 1_000)
+    made = convdyno("data", "convert", "digits", "jpegs", "--to", "tfrecord", "--encoding", "jpeg")
+    assert made.code == 0, made.err
+    found = trained(
+        convdyno, "deepmnist", "--data", "jpegs", "--engine", "torch", "--epochs", "1",
+        "--log-dir", "run",
+    )  # fmt: skip
+    assert found["images"] == 1_000
+    assert found["top1"] > 0.8
+
+
 def subset(folder: Path, to: Path, train: int, test: int) -> None:
     """The first images of CIFAR-10's binary form."""
     to.mkdir()
@@ -62,6 +74,7 @@ def subset(folder: Path, to: Path, train: int, test: int) -> None:
         (to / name).write_bytes(path.read_bytes()[: count * 3073])
 
 
+@pytest.mark.long  # Minutes of one core, four times over the images in both forms.
 def test_a_resnet_learns_cifar_10_from_arrays_and_from_jpegs(tmp_path: Path, convdyno: Any) -> None:
     subset(unpacked("cifar10", tmp_path / "whole"), tmp_path / "cifar", 4000, 1000)
     made = convdyno("data", "convert", "cifar", "jpegs", "--to", "tfrecord", "--encoding", "jpeg")

@@ -22,8 +22,8 @@ def workers(parent: int) -> list[psutil.Process]:
     return psutil.Process(parent).children(recursive=True)
 
 
-def test_three_rounds_of_fresh_processes_by_default(convdyno: Any, tmp_path: Path) -> None:
-    assert convdyno(*CLOCKWORK, "--budget", "30s").code == 0
+def test_three_rounds_of_fresh_processes_by_default(convdyno_process: Any, tmp_path: Path) -> None:
+    assert convdyno_process(*CLOCKWORK, "--budget", "30s").code == 0
     (record,) = Store(tmp_path / "results").records()
     assert record.status == "ok"
     assert len(record.processes) >= 3
@@ -41,11 +41,13 @@ def test_cells_take_turns_and_each_turn_has_blocks_of_all(convdyno: Any, tmp_pat
     assert len(turns[0]) >= 6
 
 
+@pytest.mark.slow
+@pytest.mark.long  # It uses up its budget, which must suffice for rounds of five processes each.
 def test_cells_that_have_sittings_of_their_own_share_the_budget(
     convdyno: Any, tmp_path: Path
 ) -> None:
     words = ("--devices", "1,2", "--exchange", "default,independent", "--within", "0.01%")
-    convdyno(*CLOCKWORK, *words, "--device", "step=0.02;within=0.2", "--budget", "25s")
+    convdyno(*CLOCKWORK, *words, "--device", "step=0.02;within=0.2", "--budget", "80s")
     turns = [
         {p.round: len({block.turn for block in p.blocks}) for p in record.measured}
         for record in Store(tmp_path / "results").records()
@@ -58,9 +60,9 @@ def test_cells_that_have_sittings_of_their_own_share_the_budget(
         assert all(rounds[number] == turns[0][number] for number in common)
 
 
-def test_a_real_difference_is_found_and_has_the_right_size(convdyno: Any) -> None:
+def test_a_real_difference_is_found_and_has_the_right_size(convdyno_process: Any) -> None:
     script = "step=0.002;within=0.01;between=0.002,step=0.003;within=0.01;between=0.002"
-    document = convdyno(*CLOCKWORK, "--device", script, "--budget", "40s", "--json").json
+    document = convdyno_process(*CLOCKWORK, "--device", script, "--budget", "40s", "--json").json
     (found,) = document["comparisons"]
     assert found["verdict"] == "faster"
     assert found["interval"][0] < found["ratio"] < found["interval"][1]
@@ -77,11 +79,11 @@ def test_a_real_difference_is_found_and_has_the_right_size(convdyno: Any) -> Non
     ],
 )
 def test_a_failing_cell_becomes_a_record_and_the_others_go_on(
-    convdyno: Any, failure: str, status: str, said: str
+    convdyno_process: Any, failure: str, status: str, said: str
 ) -> None:
-    outcome = convdyno(
+    outcome = convdyno_process(
         *CLOCKWORK, "--batch", "7", "--device", f"step=0.002,fail={failure};at=9",
-        "--budget", "60s", "--watchdog", "2s", "--json",
+        "--budget", "60s", "--watchdog", "8s", "--json",
     )  # fmt: skip
     good, bad = outcome.json["cells"]
     assert outcome.code == 5
@@ -98,7 +100,7 @@ def test_a_worker_killed_in_the_middle_is_a_failed_cell(tmp_path: Path) -> None:
     ) as process:  # fmt: skip
         await_blocks(tmp_path / "results", cells=1)
         workers(process.pid)[0].kill()
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=240)
     (cell,) = json.loads(out)["cells"]
     assert (process.returncode, cell["status"]) == (5, "failed")
     assert "SIGKILL" in cell["reason"]
@@ -113,7 +115,7 @@ def test_a_parent_killed_at_once_leaves_turns_and_no_processes(tmp_path: Path) -
         left = workers(process.pid)
         assert len(left) == 2
         process.kill()
-    gone, alive = psutil.wait_procs(left, timeout=10)
+    gone, alive = psutil.wait_procs(left, timeout=240)
     assert (len(gone), alive) == (2, [])
     records = list(Store(tmp_path / "results").records())
     assert [record.status for record in records] == ["interrupted", "interrupted"]
@@ -128,8 +130,8 @@ def test_ctrl_c_ends_the_workers_and_keeps_what_was_measured(tmp_path: Path) -> 
         await_blocks(tmp_path / "results", cells=1)
         left = workers(process.pid)
         os.kill(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-    assert psutil.wait_procs(left, timeout=10)[1] == []
+        out, err = process.communicate(timeout=240)
+    assert psutil.wait_procs(left, timeout=240)[1] == []
     (cell,) = json.loads(out)["cells"]
     assert cell["status"] == "interrupted"
     assert cell["images_per_second"] > 0
@@ -166,17 +168,17 @@ def test_archive_leaves_what_is_being_measured(convdyno: Any, tmp_path: Path) ->
     assert len(convdyno("results", "archive", "--json").json["records"]) == 2, "it has ended"
 
 
-def test_a_budget_too_short_measures_nothing_and_says_so(convdyno: Any) -> None:
-    outcome = convdyno(*CLOCKWORK, "--budget", "0.05s")
+def test_a_budget_too_short_measures_nothing_and_says_so(convdyno_process: Any) -> None:
+    outcome = convdyno_process(*CLOCKWORK, "--budget", "0.05s")
     assert outcome.code == 4
     assert "nothing was measured" in outcome.err
 
 
 def await_blocks(folder: Path, cells: int) -> None:
     """Wait until so many cells have blocks on disk."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while time.monotonic() < end:
         if folder.is_dir() and sum(bool(r.measured) for r in Store(folder).records()) == cells:
             return
         time.sleep(0.05)
-    raise AssertionError("no turns were measured within a minute")
+    raise AssertionError("no turns were measured within four minutes")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from convdyno.cli.plan import vocabulary
+from convdyno.app.sweep_plan import vocabulary
 from convdyno.errors import BadSweep
 from convdyno.trial.sweep import Sweep
 from convdyno.trial.sweep_file import parse_sweep, read_sweep

@@ -49,12 +49,6 @@ def test_it_survives_json(name: str) -> None:
 
 
 @each
-def test_node_names_are_unique(name: str) -> None:
-    names = [node.name for node in build(name).nodes]
-    assert len(names) == len(set(names))
-
-
-@each
 def test_it_says_what_is_special_about_it(name: str) -> None:
     assert ZOO[name].note
     assert "\n" not in ZOO[name].note

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 
 def networks(incomplete: str) -> list[str]:
     """Networks of the zoo, also behind a comma."""
-    from convdyno.zoo.registry import networks
+    from convdyno.app.catalogue import network_names
 
-    return _behind_comma(incomplete, networks())
+    return _behind_comma(incomplete, network_names())
 
 
 def engines(incomplete: str) -> list[str]:
     """Engines, also behind a comma; `all` is every installed one."""
-    from convdyno.engines.registry import engines
+    from convdyno.app.catalogue import engine_names
 
-    return _behind_comma(incomplete, [*engines(), "all"])
+    return _behind_comma(incomplete, [*engine_names(), "all"])
 
 
 def recipes(incomplete: str) -> list[str]:

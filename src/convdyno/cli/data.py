@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convdyno.cli import parse
+from convdyno.cli.options import AsJson
 from convdyno.terminal import erase_line
 
 if TYPE_CHECKING:
-    from convdyno.data.convert import Convertible, Options
+    from convdyno.app.data_sets import ConvertedSet
 
 EXAMPLES = """\b
 Examples:
@@ -26,7 +26,6 @@ Examples:
   convdyno data make photos/ --images 2000 --classes 10
   convdyno data speed photos/
 """
-FORMS = ("tfrecord", "folder")
 PATIENCE = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 MOST_CLASSES = 5
@@ -38,7 +37,6 @@ app = typer.Typer(
     epilog=EXAMPLES,
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Threads = Annotated[int | None, typer.Option(help="Default: one for each core.")]
 To = Annotated[str, typer.Option(help="tfrecord, folder")]
 Shards = Annotated[
@@ -65,9 +63,9 @@ def get(
     It is checked by its content. Tar archives, gzip or raw idx files and the python, binary and png
     forms of CIFAR-10 are all taken.
     """
-    from convdyno.data.fetch import get as bring
+    from convdyno.app.data_sets import get
 
-    got = bring(name, to, from_, lambda line: typer.echo(line, err=True))
+    got = get(name, to, from_, lambda line: typer.echo(line, err=True))
     for warning in got.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if as_json:
@@ -90,11 +88,10 @@ def info(
 
     Sizes are those of a thousand images, evenly spread, unless all are checked.
     """
-    from convdyno.data.detect import recognise
-    from convdyno.data.info import describe
+    from convdyno.app.data_sets import look_at
 
-    found = recognise(path)
-    document = describe(found, check, _threads(threads), _Line("looked at") if check else None)
+    follow = _Line("looked at") if check else None
+    document = look_at(path, check=check, threads=threads, follow=follow)
     if as_json:
         typer.echo(json.dumps(document, indent=1))
     else:
@@ -128,11 +125,14 @@ def convert(
     ImageNet's archives are read as they are distributed. Stopped half-way, the same command
     goes on where it stopped.
     """
-    from convdyno.data.detect import recognise
+    from convdyno.app.data_sets import convert_set
 
-    options = _options(to, shards, seed, short_side, quality, encoding, on_bad)
-    found = recognise(source)
-    _convert(found, target, options, str(found.path.absolute()), threads, as_json)
+    line = _Line("written")
+    done = convert_set(
+        source, target, to, shards=shards, seed=seed, short_side=short_side, quality=quality,
+        encoding=encoding, on_bad=on_bad, threads=threads, follow=line,
+    )  # fmt: skip
+    _told(done, line, as_json)
 
 
 @app.command("make", epilog=EXAMPLES)
@@ -148,88 +148,39 @@ def make(
     as_json: AsJson = False,
 ) -> None:
     """Make JPEGs that decode like photographs, to try things out; each class has its colour."""
-    from convdyno.data.fake_photos import LARGEST, MadeSet
-    from convdyno.errors import UsageError
+    from convdyno.app.data_sets import make_set
 
-    parse.whole("--images")(str(images))
-    parse.whole("--classes")(str(classes))
-    width, height = parse.image_size(size)
-    if max(width, height) > LARGEST:
-        raise UsageError(f"--size goes up to {LARGEST}x{LARGEST}, not {size}")
-    found = MadeSet(images, classes, (height, width), seed)
-    options = _options(to, shards, seed)
-    _convert(found, target, options, f"made {classes} {size} {seed}", threads, as_json)
-
-
-def _options(
-    to: str,
-    shards: int | None,
-    seed: int,
-    short_side: int | None = None,
-    quality: int = 95,
-    encoding: str = "keep",
-    on_bad: str = "error",
-) -> Options:
-    from convdyno.data.convert import Options
-    from convdyno.errors import UsageError
-
-    parse.one_of("form", FORMS)(to)
-    parse.one_of("encoding", ("keep", "jpeg", "png"))(encoding)
-    parse.one_of("answer to damage", ("error", "skip"))(on_bad)
-    parse.whole("--seed", 0)(str(seed))
-    for name, value in (("--shards", shards), ("--short-side", short_side), ("--quality", quality)):
-        if value is not None:
-            parse.whole(name)(str(value))
-    if quality > 100:
-        raise UsageError(f"--quality goes from 1 to 100, not {quality}")
-    if shards is not None and to == "folder":
-        raise UsageError("--shards is for --to tfrecord; a folder has one file an image")
-    chosen: dict[str, Any] = {"to": to, "encoding": encoding, "on_bad": on_bad}
-    return Options(shards=shards, short_side=short_side, quality=quality, seed=seed, **chosen)
-
-
-def _convert(
-    found: Convertible,
-    target: Path,
-    options: Options,
-    origin: str,
-    threads: int | None,
-    as_json: bool,
-) -> None:
-    from convdyno.data.convert import convert as write
-
-    started = time.monotonic()
     line = _Line("written")
-    done = write(found, target, options, origin, _threads(threads), line)
+    done = make_set(
+        target, to, images=images, classes=classes, size=size, seed=seed, shards=shards,
+        threads=threads, follow=line,
+    )  # fmt: skip
+    _told(done, line, as_json)
+
+
+def _told(done: ConvertedSet, line: _Line, as_json: bool) -> None:
+    """What was written."""
     line.end()
-    seconds = time.monotonic() - started
-    for sentence in done.first_skipped:
+    counts = done.done
+    for sentence in counts.first_skipped:
         typer.echo(f"skipped: {sentence}", err=True)
     if as_json:
         document = {
-            "path": str(target),
-            "to": options.to,
-            "counts": done.counts,
-            "skipped": done.skipped,
-            "repaired": done.repaired,
-            "resumed": done.resumed,
-            "seconds": seconds,
+            "path": str(done.path),
+            "to": done.to,
+            "counts": counts.counts,
+            "skipped": counts.skipped,
+            "repaired": counts.repaired,
+            "resumed": counts.resumed,
+            "seconds": done.seconds,
         }
         typer.echo(json.dumps(document, indent=1))
         return
-    notes = [f"{done.skipped} skipped"] * bool(done.skipped)
-    notes += [f"{done.repaired} repaired"] * bool(done.repaired)
-    notes += ["resumed"] * done.resumed
+    notes = [f"{counts.skipped} skipped"] * bool(counts.skipped)
+    notes += [f"{counts.repaired} repaired"] * bool(counts.repaired)
+    notes += ["resumed"] * counts.resumed
     more = f" ({', '.join(notes)})" if notes else ""
-    typer.echo(f"{target}: {options.to}, {_counts(done.counts)}{more}, {seconds:.1f} s")
-
-
-def _threads(given: int | None) -> int:
-    import os
-
-    if given is not None:
-        return parse.whole("--threads")(str(given))
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    typer.echo(f"{done.path}: {done.to}, {_counts(counts.counts)}{more}, {done.seconds:.1f} s")
 
 
 def _counts(counts: Any) -> str:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from convdyno.cli import parse
-
-if TYPE_CHECKING:
-    from convdyno.data.augment import Transform
-    from convdyno.data.source import Facts
-    from convdyno.data.speed import Parts, TimedBatches
+from convdyno.cli.options import AsJson
 
 EXAMPLES = """\b
 Examples:
@@ -44,83 +39,20 @@ def speed(
     fidelity: Annotated[str, typer.Option(help="JPEG decoding: fast, accurate")] = "fast",
     seconds: Annotated[float, typer.Option(help="How long to measure.")] = 10.0,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure the input pipeline alone: images/s, per core, MB/s, and what an image costs."""
-    from convdyno.data.batch_filler import PixelRecipe
-    from convdyno.data.decode import chosen
-    from convdyno.data.detect import open_source
-    from convdyno.data.pipeline import Pipeline
-    from convdyno.data.speed import blocks, parts
+    from convdyno.app.data_sets import speed_of
 
-    parse.whole("--batch")(str(batch))
-    parse.number("--seconds")(str(seconds))
-    if threads is not None:
-        parse.whole("--threads")(str(threads))
-    parse.one_of("split", ("train", "validation"))(split)
-    train = split == "train"
-    source = open_source(path, "train" if train else "validation")
-    facts = source.facts
-    size = parse.image_size(image_size) if image_size else (facts.image or (224, 224))[:2]
-    image = (*size, facts.image[2] if facts.image else 3)
-    transform = _transform(
-        facts.kind, crop=crop, view=view, resize=resize, colour=colour, fidelity=fidelity
-    )
-    recipe = PixelRecipe(source, image, train, transform, seed, chosen(decoder))  # type: ignore[arg-type]
-    # Endless, so that a small set is enough.
-    with Pipeline(
-        source, batch=batch, image=image, train=train, transform=transform, seed=seed,
-        threads=threads, decoder=recipe.decoder, endless=True,
-    ) as pipeline:  # fmt: skip
-        measured, ran = blocks(pipeline, seconds), pipeline.facts()
-    document = _document(path, facts, batch, image, ran, measured, parts(recipe))
+    document = speed_of(
+        path, batch=batch, threads=threads, split=split, image_size=image_size, decoder=decoder,
+        seconds=seconds, seed=seed, crop=crop, view=view, resize=resize, colour=colour,
+        fidelity=fidelity,
+    )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(document, indent=1))
     else:
         _show(document)
-
-
-def _transform(kind: str, **given: str | None) -> Transform:
-    """What is usual for the kind of data set, and what was asked for instead."""
-    from dataclasses import replace
-
-    from convdyno.data.augment import usual
-
-    return replace(usual(kind), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-
-
-def _document(
-    path: str, facts: Facts, batch: int, image: tuple[int, ...], ran: dict[str, object],
-    measured: list[TimedBatches], each: Parts,
-) -> dict[str, Any]:  # fmt: skip
-    from convdyno.data.pipeline import cores
-    from convdyno.stats.rounds import Round
-    from convdyno.stats.summary import interval
-
-    found = interval(
-        [Round.of([b.seconds for b in measured], [b.batches for b in measured], batch)]
-    )
-    busy = min(int(str(ran["threads"])), cores())
-    return {
-        "path": path,
-        "kind": facts.kind,
-        "split": facts.split,
-        "examples": facts.count,
-        "batch": batch,
-        "image": list(image),
-        "settings": ran,
-        "images_per_second": found.estimate,
-        "low": found.low,
-        "high": found.high,
-        "blocks": len(measured),
-        "cores": busy,
-        "images_per_second_per_core": found.estimate / busy,
-        "megabytes_per_second": found.estimate * each.bytes / 1e6,
-        "bytes_per_image": each.bytes,
-        "read_seconds": each.read_seconds,
-        "decode_seconds": each.decode_seconds,
-        "transform_seconds": each.transform_seconds,
-    }
 
 
 def _show(document: dict[str, Any]) -> None:

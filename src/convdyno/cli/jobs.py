@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from convdyno.cli.options import AsJson
+
 if TYPE_CHECKING:
-    from convdyno.report.document import Certificates
-    from convdyno.results.jobs import JobRun
-    from convdyno.results.record import Record
-    from convdyno.results.store import Store
+    from convdyno.app import BenchRequest, Narrator
+    from convdyno.app.slurm_runs import JobRun
 
 EXAMPLES = """\b
 Examples:
@@ -34,21 +36,19 @@ app = typer.Typer(
 
 NOT_OVER = 3
 Out = Annotated[Path, typer.Option("--out", help="The results folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 AnyRun = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="A name, a part of it, or `last`.")
+    str | None, typer.Argument(metavar="[RUN]", help="A name, its beginning, or `last`.")
 ]
 
 
 @app.command("list", epilog=EXAMPLES)
 def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = False) -> None:
     """One line for each run; with RUN one for each of its jobs."""
-    from convdyno.cli.slurm import standing, summary
-    from convdyno.launch import slurm
+    from convdyno.app.slurm_runs import chosen_runs, runs_document, standing, summary
     from convdyno.report.console import Screen
     from convdyno.report.document import to_json
 
-    runs = [slurm.look(one, out) for one in _chosen(out, run)]
+    runs = chosen_runs(out, run, look=True)
     if as_json:
         typer.echo(to_json(runs_document(runs, out)))
     elif run is None:
@@ -78,22 +78,24 @@ def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = Fals
 @app.command("wait", epilog=EXAMPLES)
 def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = False) -> None:
     """Wait until every job of a run is over, and say how each ended."""
-    from convdyno.cli import slurm
+    from convdyno.app import Narrator
+    from convdyno.app.slurm_runs import chosen_runs, runs_document, summary, wait
     from convdyno.report.document import to_json
-    from convdyno.results.jobs import find_run
 
-    over = slurm.wait(find_run(out, run or "last"), out, quiet=as_json)
+    (found,) = chosen_runs(out, run or "last")
+    with while_jobs_go_on():
+        over = wait(found, out, Narrator(quiet=as_json))
     if as_json:
         typer.echo(to_json(runs_document([over], out)))
     else:
-        typer.echo(f"{over.name}: {slurm.summary(over)}")
+        typer.echo(f"{over.name}: {summary(over)}")
     if any(job.state != "COMPLETED" for job in over.jobs):
         raise typer.Exit(5)
 
 
 @app.command("cancel", epilog=EXAMPLES)
 def cancel(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A name, a part of it, or `last`.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A name, its beginning, or `last`.")],
     job: Annotated[
         list[int] | None, typer.Option("--job", help="Only this one of its jobs, from 1.")
     ] = None,
@@ -101,15 +103,10 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Cancel the jobs of a run that are not over; what they have measured can be collected."""
-    from convdyno.errors import UsageError
-    from convdyno.launch import slurm
+    from convdyno.app.slurm_runs import cancel
     from convdyno.report.document import to_json
-    from convdyno.results.jobs import find_run
 
-    found = slurm.look(find_run(out, run), out)
-    if unknown := set(job or ()) - {one.number for one in found.jobs}:
-        raise UsageError(f"{found.name} has jobs 1 to {len(found.jobs)}, and no {min(unknown)}")
-    cancelled = slurm.cancel(one for one in found.jobs if not job or one.number in job)
+    found, cancelled = cancel(out, run, job or ())
     if as_json:
         typer.echo(to_json({"run": found.name, "cancelled": [one.id for one in cancelled]}))
     elif cancelled:
@@ -124,85 +121,58 @@ def collect(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = Fa
 
     Without RUN: of all runs that have something to collect. A second time changes nothing.
     """
-    from convdyno.launch.collect import uncollected
+    from convdyno.app.slurm_runs import to_collect
 
-    chosen = _chosen(out, run)
-    runs = chosen if run else uncollected(chosen)
+    runs = to_collect(out, run)
     if not runs and not as_json:
         typer.echo("everything was collected before: `convdyno results list` shows it")
         return
-    report(runs, out, as_json, refresh=True)
+    report(runs, out, as_json)
 
 
-def report(runs: list[JobRun], out: Path, as_json: bool, *, refresh: bool = False) -> None:
+def submit_and_report(
+    request: BenchRequest, narrator: Narrator, as_json: bool, *, detach: bool
+) -> None:
+    """Submit the cells of `bench` as jobs; wait for them and report, unless detached."""
+    from convdyno.app.slurm_runs import runs_document, submit, submitted, wait, where
+    from convdyno.report.document import to_json
+
+    run = submit(request, narrator)
+    if not detach:
+        narrator.tell(submitted(run))
+        with while_jobs_go_on():
+            run = wait(run, request.out, narrator)
+        report([run], request.out, as_json)
+    elif as_json:
+        typer.echo(to_json(runs_document([run], request.out)))
+    else:
+        typer.echo(f"submitted {run.name}: jobs {', '.join(job.id for job in run.jobs)}")
+        typer.echo(f"later: convdyno jobs collect {run.name}{where(request.out)}")
+
+
+@contextmanager
+def while_jobs_go_on() -> Iterator[None]:
+    """Ctrl-C ends the waiting, not the jobs."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def report(runs: list[JobRun], out: Path, as_json: bool) -> None:
     """Collect what is over, show it, and end with the exit code that it deserves."""
-    from convdyno.cli.bench import present
+    from convdyno.app.slurm_runs import collected
+    from convdyno.cli.bench import end_badly, present
     from convdyno.errors import NothingMeasured
-    from convdyno.launch import slurm
-    from convdyno.launch.collect import collect, taken
-    from convdyno.results.store import Store
 
-    store = Store(out)
-    if refresh:
-        runs = [slurm.look(run, out) for run in runs]
-    runs = [collect(run, store) for run in runs]
-    records = [record for run in runs for record in taken(run, store)]
-    rows = present(records, _certificates(records, store), out, as_json)
-    waiting = [job for run in runs for job in run.jobs if not job.over]
-    if waiting:
-        names = ", ".join(f"{job.id} ({job.state.lower()})" for job in waiting)
+    found = collected(runs, out)
+    present(found.result, as_json)
+    if found.waiting:
+        names = ", ".join(f"{job.id} ({job.state.lower()})" for job in found.waiting)
         typer.echo(f"not over yet: {names}", err=True)
-    if rows and all(row.status == "refused" for row in rows):
-        raise typer.Exit(2)
-    if any(row.status not in ("ok", "interrupted") for row in rows):
-        raise typer.Exit(5)
-    if waiting:
+    end_badly(found.result)
+    if found.waiting:
         raise typer.Exit(NOT_OVER)
-    unmeasured = sum(row.images_per_second is None for row in rows)
+    unmeasured = sum(row.images_per_second is None for row in found.result.rows)
     if unmeasured:
         raise NothingMeasured(f"nothing of {unmeasured} cells was measured: their records say why")
-
-
-def runs_document(runs: list[JobRun], out: Path) -> dict[str, Any]:
-    """Runs and their jobs for machines."""
-    from convdyno.results.jobs import files_of
-
-    return {
-        "format": 1,
-        "runs": [
-            {
-                "run": run.name,
-                "created": run.created,
-                "command": run.command,
-                "over": run.over,
-                "jobs": [
-                    {
-                        "job": job.number,
-                        "slurm": job.id,
-                        "what": job.what,
-                        "state": job.state,
-                        "reason": job.reason,
-                        "nodes": job.nodes,
-                        "script": str(files_of(out, run.name, job.number).with_suffix(".sh")),
-                        "log": str(files_of(out, run.name, job.number).with_suffix(".log")),
-                        "records": list(job.collected),
-                    }
-                    for job in run.jobs
-                ],
-            }
-            for run in runs
-        ],
-    }
-
-
-def _chosen(out: Path, wanted: str | None) -> list[JobRun]:
-    from convdyno.results.jobs import find_run, read_runs
-
-    return read_runs(out) if wanted is None else [find_run(out, wanted)]
-
-
-def _certificates(records: list[Record], store: Store) -> Certificates:
-    """The stored proofs for the cells; none is made here, where frameworks may not run."""
-    wanted = {(record.trial.network, record.trial.kernels) for record in records}
-    found = {key: store.certificate(*key) for key in wanted}
-    return {key: certificate for key, certificate in found.items() if certificate is not None}

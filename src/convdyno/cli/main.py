@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 
@@ -27,7 +28,6 @@ from convdyno.cli import (
     tune,
     weights,
 )
-from convdyno.cli.where import lent
 from convdyno.errors import ConvdynoError
 from convdyno.terminal import guard
 
@@ -43,8 +43,12 @@ COMMANDS = (
     bench.bench, gate.gate, tune.tune, sweep.sweep, train.train, evaluate.eval_, certify.certify,
     compare.compare, report.report, listing.list_, show.show, doctor.doctor,
 )  # fmt: skip
+SHARED = ("bench", "train", "eval")
+"""Commands that several ranks run together."""
+SIGNS = {"CONVDYNO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}
 for command in COMMANDS:
-    app.command(name=command.__name__.rstrip("_"), epilog=command.__globals__["EXAMPLES"])(command)
+    examples = inspect.unwrap(command).__globals__["EXAMPLES"]
+    app.command(name=command.__name__.rstrip("_"), epilog=examples)(command)
 data.app.command("speed", epilog=data_speed.EXAMPLES)(data_speed.speed)
 app.add_typer(data.app, name="data")
 app.add_typer(results.app, name="results")
@@ -61,11 +65,20 @@ def _version(
         raise typer.Exit
 
 
+def _lent(words: list[str]) -> bool:
+    """If this process is one of several ranks and not the first: do what the first one says."""
+    if not words or words[0] not in SHARED or not SIGNS & os.environ.keys():
+        return False
+    from convdyno.app.place import lend_rank
+
+    return lend_rank()
+
+
 def main() -> None:
     """Run the command line; problems are one sentence on standard error and an exit code."""
     guard()
     try:
-        if not lent(sys.argv[1:]):
+        if not _lent(sys.argv[1:]):
             app()
     except ConvdynoError as problem:
         typer.echo(f"convdyno: {problem}", err=True)

@@ -1,89 +1,146 @@
-"""The options of `convdyno bench` by name, for whoever gives them otherwise: sweeps, and Python."""
+"""Options from requests and axes: a command's words, turned into what it is asked for."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
-from functools import cache
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, fields
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from convdyno.errors import UnknownName, UsageError
+import typer
 
-FLAGS = frozenset({"ladder", "auxiliary", "latency"})
-"""Either on or off."""
-MEASURING = ("within", "budget", "rounds", "watchdog", "rank_timeout")
-"""How precisely and how long it is measured."""
-LISTS = frozenset({"slurm", "slurm_module", "label"})
-"""Options that are given again and again, rather than with commas."""
-WHOLE = frozenset({"seed", "rounds", "per_node", "max_devices"})
-"""Whole numbers that cannot be an axis of `bench`."""
-PATHS = frozenset({"nodes", "ssh_config", "slurm_setup", "out"})
-_OTHERWISE = {"networks": "network", "compiled": "compile", "as_json": "json"}
-"""Parameters that are not called as their option is."""
+from convdyno.cli import complete
+from convdyno.errors import UsageError
+from convdyno.trial import parse
+from convdyno.trial.axes import AXES, Axis, Own
 
-
-@cache
-def defaults() -> dict[str, Any]:
-    """Every option of `bench` and what it is when it is not given, as `bench` itself has them."""
-    from convdyno.cli.bench import bench
-
-    found = {name: p.default for name, p in inspect.signature(bench).parameters.items()}
-    return {_OTHERWISE.get(name, name): default for name, default in found.items()}
-
-
-def given(values: Mapping[str, Any], *, quiet: bool = True) -> dict[str, Any]:
-    """What `bench` is given if its options have these values; a list is several of one option."""
-    from convdyno.cli.preset import with_preset
-
-    known = defaults()
-    for name in values:
-        if name not in known or name == "json":
-            raise UnknownName("option", name, sorted(known.keys() - {"json"}))
-    words = known | {
-        name: as_given(name, value) for name, value in values.items() if value is not None
-    }
-    return with_preset(words | {"networks": words["network"], "as_json": quiet}, words=())
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Networks = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NETWORK",
+        help="A name, or a comma list of names.",
+        autocompletion=complete.networks,
+    ),
+]
+Network = Annotated[str | None, typer.Option(help="The same; also package.module:function.")]
+Folders = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="RESULTS", help="Folders of records, and of runs of training."),
+]
+COMPLETES = {"engine": complete.engines, "recipe": complete.recipes}
+LAST = (
+    "watchdog", "rank_timeout", "slurm_module", "slurm_setup", "preset", "labels", "out",
+)  # fmt: skip
+"""Options that help names after the others."""
 
 
-def as_given(name: str, value: Any) -> Any:
-    """A value as the command line has it after it was read."""
-    if name in FLAGS:
-        if not isinstance(value, bool):
-            raise UsageError(f"{name} is True or False, not {value!r}")
-        return value
-    if name in LISTS:
-        return [value] if isinstance(value, str) else [word(one) for one in value]
-    if name in WHOLE:
-        return _whole(name, value)
-    if name in PATHS:
-        return Path(value)
-    if name == "image_size" and isinstance(value, tuple):
-        return word(value, name)
-    if isinstance(value, list | tuple | set | frozenset | range):
-        if not value:
-            raise UsageError(f"{name} is an empty list, so nothing would run")
-        return ",".join(word(one, name) for one in value)
-    return word(value)
+def asks(request: type[Any], command: str = "") -> Callable[[Callable[..., None]], Any]:
+    """Let a command take a request: its options are the request's fields, and its axes.
+
+    The command's own parameters are arguments if they have a default of `...`, and further options
+    otherwise; what is a field of the request goes into it.
+    """
+
+    def decorate(does: Callable[..., None]) -> Callable[..., None]:
+        own = [
+            one
+            for one in inspect.signature(does, eval_str=True).parameters.values()
+            if one.name != "request"
+        ]
+        mine = {one.name for one in own}
+        known = {one.name: one for one in fields(request)}
+        there = [(axis, said) for axis in AXES if (said := axis.in_command(command)) is not None]
+        there = [(axis, said) for axis, said in there if axis.name not in mine]
+        asked = [one for one in known.values() if "help" in one.metadata and one.name not in mine]
+        asked.sort(key=lambda one: LAST.index(one.name) if one.name in LAST else -1)
+        special = request.__annotations__.keys() - set(LAST)
+        parameters = [
+            inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+            *(one for one in own if one.name in known or one.name == "networks"),
+            *(_field(one) for one in asked if one.name in special),
+            *(made for axis, said in there for made in _axis(axis, said)),
+            *(_field(one) for one in asked if one.name not in special),
+            *(one for one in own if one.name not in known and one.name != "networks"),
+        ]
+
+        @wraps(does)
+        def run(ctx: typer.Context, **values: Any) -> None:
+            words = {name: values[name] for name in mine}
+            given = _given(ctx, [axis for axis, _ in there], values)
+            if "networks" in mine:
+                values["network"] = one_of_two(values.pop("networks"), values.get("network"))
+            wanted = {name: values.pop(name) for name in known.keys() & values.keys()}
+            if "labels" in wanted:
+                wanted["labels"] = parse.labels(wanted["labels"] or ())
+            for name, value in wanted.items():
+                if value is None and isinstance(known[name].default, tuple):
+                    wanted[name] = known[name].default
+            if "axes" in known:
+                wanted["axes"] = given
+            does(request(command=command_line(), **wanted), **words)
+
+        keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        run.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in keyword}
+        return run
+
+    return decorate
 
 
-def word(value: Any, name: str = "") -> str:
-    """A value as one types it."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if name == "image_size" and isinstance(value, Iterable) and not isinstance(value, str):
-        return "x".join(map(str, value))
-    if isinstance(value, float):
-        return repr(int(value)) if value.is_integer() else repr(value)
-    return str(value)
+def command_line() -> str:
+    """What was typed."""
+    return shlex.join(["convdyno", *sys.argv[1:]])
 
 
-def _whole(name: str, value: Any) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = -1
-    low = 0 if name == "seed" else 1
-    if number < low or isinstance(value, bool) or (not isinstance(value, str) and number != value):
-        raise UsageError(f"{name} must be a whole number from {low} up, not {value!r}")
-    return number
+def one_of_two(positional: str | None, option: str | None) -> str | None:
+    """The network, which is given in one of two ways."""
+    if positional and option:
+        raise UsageError(f"the network is given twice: {positional!r} and --network {option!r}")
+    return positional or option
+
+
+def _given(ctx: typer.Context, there: Iterable[Axis], values: dict[str, Any]) -> dict[str, Any]:
+    """The axes that were given, taken out of all values: what is not given has no say."""
+    found = {}
+    for axis in there:
+        for name in filter(None, (axis.older, axis.name)):
+            value, source = values.pop(name), ctx.get_parameter_source(name)
+            if source is not None and source.name != "DEFAULT":
+                found[axis.name] = value
+    return found
+
+
+def _axis(axis: Axis, said: Own) -> Iterable[inspect.Parameter]:
+    kind: Any = {"list": str | None, "flag": bool, "again": list[str] | None}[axis.kind]
+    yield _parameter(axis.name, kind, said.default, said.help)
+    if axis.older:
+        yield _parameter(axis.older, kind, None, "", hidden=True)
+
+
+def _field(one: Field[Any]) -> inspect.Parameter:
+    about = one.metadata
+    default = None if one.default is MISSING or one.default == () else one.default
+    kind: Any = about.get("type", type(default) if default is not None else str)
+    if one.default == () or one.default_factory is dict:
+        kind = list[str]
+    elif isinstance(default, Path):
+        kind = Path
+    return _parameter(
+        one.name, kind if default is not None else kind | None, default, about["help"],
+        called=about.get("name", ""), min=about.get("least"),
+    )  # fmt: skip
+
+
+def _parameter(
+    name: str, kind: Any, default: Any, help: str, called: str = "", **more: Any
+) -> inspect.Parameter:
+    words = [f"--{(called or name).replace('_', '-')}"] if called or kind is bool else []
+    option = typer.Option(*words, help=help, autocompletion=COMPLETES.get(name), **more)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+    )

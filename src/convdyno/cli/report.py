@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-from contextlib import ExitStack
-from functools import cache
-from io import StringIO
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convdyno.cli.files import write_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from convdyno.report.content import Content
-    from convdyno.report.entries import Entry
-    from convdyno.report.rows import Row
-    from convdyno.trial.spec import Trial
+from convdyno.app.requests import ReportRequest
+from convdyno.cli.options import AsJson, Folders, asks
 
 EXAMPLES = """\b
 Examples:
@@ -34,139 +23,21 @@ Exit codes: 0 done, 2 bad usage or input, 4 there is nothing to report.
 PAGE = Path("report.html")
 
 
-def report(
-    results: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="RESULTS", help="Folders of records, and of runs of training."),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="One page that needs no network; default: report.html.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option(help="A folder for the charts as SVG.")] = None,
-    png: Annotated[Path | None, typer.Option(help="A folder for the charts as PNG.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="All records as CSV.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="The report as Markdown.")] = None,
-    bencher: Annotated[Path | None, typer.Option(help="Bencher Metric Format (JSON).")] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="FIELD=VALUE[,VALUE] or FIELD!=VALUE; several must all hold."),
-    ] = None,
-    title: Annotated[str, typer.Option(help="Of the page.")] = "convdyno report",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
+@asks(ReportRequest)
+def report(request: ReportRequest, results: Folders = None, as_json: AsJson = False) -> None:
     """Show what was measured: cells, ratios, scaling, where the time goes, what to mind.
 
     Without any option that names a file, the page is written to report.html.
     """
-    from convdyno.cli.compare import stored_certificates
-    from convdyno.errors import NothingMeasured
-    from convdyno.report.charts import script, script_meanwhile
-    from convdyno.report.content import make_content
-    from convdyno.report.csv import Lines
-    from convdyno.report.entries import gather
-
-    if not any((html, svg, png, csv, markdown, bencher, as_json)):
-        html = PAGE
-    rows: dict[str, dict[str, Any]] = {}
-    with ExitStack() as kept:
-        library = kept.enter_context(script_meanwhile()) if html else script
-        table = StringIO()
-        lines = Lines(table)
-
-        def each(row: Row) -> None:
-            if csv:
-                lines.write(row)
-            if as_json:
-                rows[row.id] = row.to_data()
-
-        found = gather(results or [Path("results")], where or [], each)
-        for sentence in found.skipped:
-            typer.echo(f"skipped: {sentence}", err=True)
-        if not found.entries and not found.trainings:
-            places = ", ".join(map(str, results or [Path("results")]))
-            raise NothingMeasured(f"there is nothing to report in {places}")
-        content = make_content(found, stored_certificates(found.stores))
-        written = [write_file(csv, table.getvalue())] if csv else []
-        written += _texts(content, html, markdown, bencher, title, library)
-    written += _pictures(content, svg, png)
-    if as_json:
-        from convdyno.report.document import to_json
-        from convdyno.report.report_document import document
-
-        typer.echo(to_json(document(content, rows, repeating)))
-    else:
-        typer.echo("written: " + ", ".join(map(str, written)))
-
-
-def repeating(entry: Entry) -> str:
-    """The command that measures a cell again; where a place is part of it, its run's own."""
-    from convdyno.cli.words import bench_words
-
-    trial = entry.trial
-    if entry.command and (trial.hosts > 1 or trial.slurm or trial.staged):
-        return entry.command
-    return shlex.join(["convdyno", "bench", *bench_words(trial, ladder=trial.rung != "source")])
-
-
-def _texts(
-    content: Content, html: Path | None, markdown: Path | None, bencher: Path | None, title: str,
-    library: Callable[[], str],
-) -> list[Path]:  # fmt: skip
+    from convdyno.app import Narrator
+    from convdyno.app.reporting import report
     from convdyno.report.document import to_json
-    from convdyno.report.figures import figures
-    from convdyno.report.markdown import markdown as as_markdown
-    from convdyno.report.page import page
-    from convdyno.report.report_document import bencher as as_bencher
 
-    written = []
-    if html is not None:
-        charts = figures(content, _activations)
-        written.append(write_file(html, page(content, charts, repeating, title, library)))
-    if markdown is not None:
-        written.append(write_file(markdown, as_markdown(content, repeating, title)))
-    if bencher is not None:
-        written.append(write_file(bencher, to_json(as_bencher(content.latest))))
-    return written
-
-
-def _pictures(content: Content, svg: Path | None, png: Path | None) -> list[Path]:
-    """The charts as files, each by its own name."""
-    if svg is None and png is None:
-        return []
-    from convdyno.report import charts
-    from convdyno.report.figures import figures
-
-    written = []
-    for figure in figures(content, _activations):
-        if svg is not None:
-            written.append(write_file(svg / f"{figure.name}.svg", charts.svg(figure)))
-        if png is not None:
-            written.append(write_file(png / f"{figure.name}.png", charts.png(figure)))
-    return written
-
-
-@cache
-def _activations(trial: Trial, digest: str) -> int | None:
-    """How many numbers the layers of a network of the zoo put out; None if it has changed."""
-    return _outputs(
-        trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary
-    ).get(digest)
-
-
-@cache
-def _outputs(
-    network: str, size: tuple[int, int] | None, classes: int | None, width: float, auxiliary: bool
-) -> dict[str, int]:
-    """The same by digest; nothing for networks of the user's own, whose code is not run for it."""
-    from convdyno.blueprint.count import FLOAT_BYTES, count
-    from convdyno.errors import ConvdynoError
-    from convdyno.zoo.registry import build, networks
-
-    if network not in networks():
-        return {}
-    try:
-        blueprint = build(network, size, classes, width, auxiliary)
-    except ConvdynoError:
-        return {}
-    outputs = sum(node.activation_bytes for node in count(blueprint)) // FLOAT_BYTES
-    return {blueprint.digest: outputs}
+    forms = ("html", "svg", "png", "csv", "markdown", "bencher")
+    if not as_json and not any(getattr(request, form) for form in forms):
+        request = replace(request, html=PAGE)
+    found = report(replace(request, document=as_json), Narrator())
+    if as_json:
+        typer.echo(to_json(found.document))
+    else:
+        typer.echo("written: " + ", ".join(map(str, found.written)))

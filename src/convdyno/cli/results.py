@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from convdyno.cli.options import AsJson
+
 if TYPE_CHECKING:
-    from convdyno.results.index import Head
-    from convdyno.results.merge import Merged
-    from convdyno.results.record import Record
+    from convdyno.app.stored_results import Merged
 
 EXAMPLES = """\b
 Examples:
@@ -33,7 +31,6 @@ app = typer.Typer(
 )
 
 Out = Annotated[Path, typer.Option("--out", help="The results folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Where = Annotated[
     list[str] | None,
     typer.Option("--where", help="FIELD=VALUE or FIELD!=VALUE, also label.NAME=...; again: and."),
@@ -43,16 +40,19 @@ Where = Annotated[
 @app.command("list", epilog=EXAMPLES)
 def list_(out: Out = Path("results"), where: Where = None, as_json: AsJson = False) -> None:
     """One line for each record, oldest first."""
+    from convdyno.app import Narrator
+    from convdyno.app.stored_results import heads, records
+
     if as_json:
         from convdyno.report.document import to_json
         from convdyno.report.rows import row
 
-        rows = [row(record) for record in _records(out, where)]
+        rows = [row(record) for record in records(out, where or (), Narrator())]
         typer.echo(to_json({"records": [r.to_data() for r in rows]}))
         return
     from convdyno.report.listing import lines
 
-    typer.echo("\n".join(lines(_heads(out, where))))
+    typer.echo("\n".join(lines(heads(out, where or (), Narrator()))))
 
 
 @app.command("show", epilog=EXAMPLES)
@@ -62,11 +62,11 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """One record: everything that was measured, and how to repeat it."""
+    from convdyno.app.stored_results import find_record
     from convdyno.report.console import Screen
     from convdyno.report.rows import row
-    from convdyno.results.store import Store
 
-    record = Store(out).find(record_id)
+    record = find_record(out, record_id)
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
     else:
@@ -85,11 +85,13 @@ def csv(
     """All records as CSV, with the older tools' columns beside ours."""
     import datetime
 
-    from convdyno.cli.files import write_file
+    from convdyno.app import Narrator
+    from convdyno.app.files import write_file
+    from convdyno.app.stored_results import records
     from convdyno.report.csv import write_csv
     from convdyno.report.rows import row
 
-    rows = map(row, _records(out, where))
+    rows = map(row, records(out, where or (), Narrator()))
     if to is None:
         write_csv(rows, sys.stdout)
         return
@@ -106,34 +108,28 @@ def archive(out: Out = Path("results"), where: Where = None, as_json: AsJson = F
 
     That folder is a results folder like any other. What is being measured now stays.
     """
+    from convdyno.app import Narrator
+    from convdyno.app.stored_results import archive
     from convdyno.report.document import to_json
     from convdyno.report.words import noun
-    from convdyno.results.archive import archive
-    from convdyno.results.claims import holders
-    from convdyno.results.machines import cell_name
 
-    heads = _heads(out, where)
-    busy = dict(holders(out)) if heads else {}
-    staying = [head for head in heads if cell_name(head.digest, head.kind) in busy]
-    moving = [head for head in heads if head not in staying]
-    files = [head.file for head in moving]
-    done = archive(out, files, derived=not where and not staying) if moving else None
+    done = archive(out, where or (), Narrator())
     if as_json:
         document = {
-            "folder": str(done.folder) if done else None,
-            "records": [head.id for head in moving],
-            "staying": [head.id for head in staying],
+            "folder": str(done.archived.folder) if done.archived else None,
+            "records": [head.id for head in done.moved],
+            "staying": list(done.staying),
         }
         typer.echo(to_json(document))
         return
-    for head in staying:
-        holder = busy[cell_name(head.digest, head.kind)]
-        typer.echo(f"{head.id} stays: it is being measured by {holder}", err=True)
-    if done is None:
+    for name, holder in done.staying.items():
+        typer.echo(f"{name} stays: it is being measured by {holder}", err=True)
+    if done.archived is None:
         typer.echo("there is nothing to archive")
     else:
-        others = f" and {noun(done.others, 'other file')}" if done.others else ""
-        typer.echo(f"{noun(done.records, 'record')}{others} moved to {done.folder}")
+        count, folder = done.archived.others, done.archived.folder
+        others = f" and {noun(count, 'other file')}" if count else ""
+        typer.echo(f"{noun(done.archived.records, 'record')}{others} moved to {folder}")
 
 
 @app.command("merge", epilog=EXAMPLES)
@@ -147,13 +143,10 @@ def merge(
     Every record stays as it is and knows its machine: unlike machines are never averaged. A second
     time changes nothing.
     """
+    from convdyno.app.stored_results import merge
     from convdyno.report.document import to_json
-    from convdyno.results import merge as merging
-    from convdyno.results.store import Store
 
-    store = Store(out)
-    store.prepare()
-    merged = [merging.merge(source, store) for source in sources]
+    merged = merge(sources, out)
     if as_json:
         typer.echo(to_json({"into": str(out), "from": [_merged_data(one) for one in merged]}))
         return
@@ -184,34 +177,3 @@ def _merged_lines(one: Merged) -> list[str]:
     lines += [f"  {noun(count, 'record')} from {name}" for name, count in one.machines.items()]
     lines += [f"  {old} is now {new}: another had the name" for old, new in one.renamed.items()]
     return lines + [f"  skipped: {sentence}" for sentence in one.skipped]
-
-
-def _heads(out: Path, where: list[str] | None) -> list[Head]:
-    """The heads of the records for which all conditions hold."""
-    from convdyno.results.index import Index
-
-    def figures(record: Record) -> dict[str, Any]:
-        from convdyno.stats.index_figures import figures
-
-        return figures(record)
-
-    index = Index(out, figures)
-    try:
-        return index.select(where or ())
-    finally:
-        _tell_skipped(index.skipped)
-
-
-def _records(out: Path, where: list[str] | None) -> Iterator[Record]:
-    """The same in full, one at a time."""
-    from convdyno.errors import BadStore
-    from convdyno.results.store import read_record
-
-    for head in _heads(out, where):
-        with suppress(BadStore):  # It was moved away meanwhile.
-            yield read_record(out / head.file)
-
-
-def _tell_skipped(sentences: list[str]) -> None:
-    for sentence in sentences:
-        typer.echo(f"skipped: {sentence}", err=True)

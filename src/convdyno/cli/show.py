@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from convdyno.cli import complete, parse
+from convdyno.cli import complete
+from convdyno.cli.options import AsJson
 
 EXAMPLES = """\b
 Examples:
@@ -32,18 +33,13 @@ def show(
     auxiliary: Annotated[
         bool, typer.Option("--auxiliary", help="With the auxiliary heads.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a network: layers, shapes, parameters, multiply-accumulates, memory."""
-    from convdyno.blueprint.count import count
-    from convdyno.zoo.registry import build
+    from convdyno.app.networks import costs, drawn
 
-    size = parse.image_size(image_size) if image_size else None
-    if classes is not None:
-        parse.whole("--classes", 2)(str(classes))
-    parse.number("--width")(str(width))
-    blueprint = build(network, size, classes, width, auxiliary)
-    counts = count(blueprint)
+    blueprint = drawn(network, image_size, classes, width, auxiliary)
+    counts = costs(blueprint)
     if as_json:
         document = {
             "network": blueprint.name,

@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from convdyno.errors import NotInstalled, UnknownName
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
     from convdyno.engines.contract import Engine
 
 
@@ -96,6 +100,15 @@ def load(name: str) -> Engine:
             f"try again: {info.install}"
         ) from wrong
     return engine
+
+
+def read_state_dict(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of one of torch's own files by name; this imports torch."""
+    check("torch")
+    found: dict[str, NDArray[Any]] = importlib.import_module(
+        "convdyno.engines.torch.state_dict"
+    ).read(path)
+    return found
 
 
 def installed_frameworks() -> list[str]:

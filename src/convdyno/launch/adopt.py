@@ -1,188 +1,174 @@
 """Ranks that somebody else has started: mpiexec, srun, torchrun, or a script of the user's own.
 
 Every rank runs the same command. Rank 0 is the one that speaks: it becomes the parent and waits for
-the others to call. Each of them lends it a worker, over and over, and ends when rank 0 does.
+the others to call. Each of them lends it a worker, over and over, and ends when rank 0 does. Nobody
+is told anything, and nothing is started, before both sides have proven that they belong together.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
-import itertools
+import ipaddress
 import json
 import os
-import re
+import secrets
 import selectors
 import signal
 import socket
 import sys
 import time
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from convdyno.errors import Refused, TrialFailed, UsageError
-from convdyno.launch.crew import PING_SECONDS, Crew, Place, Team
+from convdyno.launch.contact import ADVICE, Board, Contact, given_secret, ports
+from convdyno.launch.crew import PING_SECONDS, Crew, Place
 from convdyno.launch.death import Death
+from convdyno.launch.launcher import Team
 from convdyno.launch.link import WORKER, Link, PipeLink, TetheredLines
-from convdyno.launch.local import environment
+from convdyno.launch.local import HUGE_PAGES, environment
+from convdyno.launch.starters import LOCAL, Member
+from convdyno.launch.starters import found as found
 from convdyno.launch.tether import Tether
+from convdyno.rendezvous import Meeting, Unproven, call, listen
 from convdyno.results import facts
 from convdyno.trial.spec import Trial
 
 CALL_SECONDS = 60.0
 """How long ranks wait for each other at the beginning."""
+AGAIN_SECONDS = 15.0
+"""How long a rank that has lent a worker tries to reach rank 0 again."""
 RETRY_SECONDS = 0.2
-CONNECT_SECONDS = 3.0
-KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-"""How soon a rank that waits for something to do notices that rank 0's machine is gone."""
-PORTS = range(20000, 30000)
-"""Among them each job has one of its own, by its name."""
-LOCAL = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class _Starter:
-    """Who starts ranks, and what it calls what every rank must know."""
-
-    name: str
-    rank: str
-    size: str
-    job: tuple[str, ...]
-    """What tells one job from another on the same machine, as far as it is given."""
-    address: str | None = None
-    """Where rank 0 is."""
-    needs: tuple[str, ...] = ()
-    """Variables without which it was somebody else."""
-
-
-STARTERS = (
-    _Starter(
-        "CONVDYNO_RANK", "CONVDYNO_RANK", "CONVDYNO_SIZE", ("CONVDYNO_JOB",), "CONVDYNO_ADDRESS"
-    ),
-    _Starter(
-        "torchrun", "RANK", "WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "MASTER_PORT"), "MASTER_ADDR",
-        ("MASTER_ADDR", "LOCAL_RANK"),
-    ),
-    _Starter(
-        "mpiexec", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-        ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"), "CONVDYNO_ADDRESS",
-    ),
-    _Starter(
-        "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_JOB_ID", "SLURM_STEP_ID"),
-        "CONVDYNO_ADDRESS", ("SLURM_STEP_ID",),
-    ),
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Member:
-    """What one rank knows of itself before anybody has spoken."""
-
-    rank: int
-    size: int
-    starter: str
-    addresses: tuple[str, ...]
-    """Where rank 0 may be."""
-    port: int
-    token: str
-
-    @property
-    def local(self) -> bool:
-        """Whether nobody is on another machine."""
-        return self.addresses == (LOCAL,)
-
-
-def found(variables: Mapping[str, str] | None = None) -> Member | None:
-    """Which of several ranks this process is; None if it was started alone."""
-    given = os.environ if variables is None else variables
-    for starter in STARTERS:
-        if not {starter.rank, starter.size, *starter.needs} <= given.keys():
-            continue
-        rank, size = (_number(name, given[name]) for name in (starter.rank, starter.size))
-        if size == 1:
-            return None
-        if rank >= size:
-            raise UsageError(f"{starter.rank} is {rank}, and there are only {size} ranks")
-        job = "/".join([starter.name, *(given.get(name, "") for name in starter.job)])
-        secret = f"{job}/{os.getuid() if hasattr(os, 'getuid') else 0}"
-        return Member(
-            rank,
-            size,
-            starter.name,
-            tuple(dict.fromkeys(_addresses(starter, given))),
-            PORTS[zlib.crc32(job.encode()) % len(PORTS)],
-            given.get("CONVDYNO_TOKEN") or hashlib.sha256(secret.encode()).hexdigest(),
-        )
-    return None
+MAY_BE_SET = HUGE_PAGES
+"""The only variables, with their values, that rank 0 may set for another rank's worker."""
+MOST_ORDER_BYTES = 1 << 16
 
 
 def lend(member: Member) -> None:
     """As any rank but 0: lend workers to rank 0 until it has ended."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # Rank 0 gets them too, and decides.
-    patience = CALL_SECONDS
-    while (line := _call(member, patience)) is not None:
-        patience = 0.0
+    line: socket.socket | None
+    line, contact = _first_call(member)
+    while line is not None:
         with line, line.makefile("rb") as incoming, line.makefile("wb") as outgoing:
             first = b""
             with contextlib.suppress(OSError):
-                first = incoming.readline()
+                first = incoming.readline(MOST_ORDER_BYTES)
             if not first:
                 return  # Rank 0 has closed: nothing more is wanted.
-            order = json.loads(first)
-            given = os.environ | order["environment"]
+            given, limit = _order(first)
             with contextlib.suppress(OSError):
-                Tether(WORKER, incoming, outgoing, order["limit"], environment=given).hold()
+                Tether(WORKER, incoming, outgoing, limit, environment=os.environ | given).hold()
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
-    if patience:
-        raise TrialFailed(
-            "failed",
-            f"rank 0 cannot be reached at port {member.port} of {' or '.join(member.addresses)}: "
-            "if it is on another host, set CONVDYNO_ADDRESS to its name on all ranks",
-        )
+        line = _call_again(member, contact)
 
 
-@dataclass
-class _Caller:
-    """A rank that waits for something to do."""
+def _first_call(member: Member) -> tuple[socket.socket, Contact]:
+    """A line to rank 0, as soon as it can be found; what is published is read anew each time."""
+    deadline = time.monotonic() + CALL_SECONDS
+    board = Board(member.job, os.environ, local=member.local)
+    token = given_secret(os.environ)
+    unproven = 0
+    while True:
+        for contact in _by_token(member, token) if token else board.contacts():
+            try:
+                return _call(member, contact), contact
+            except Unproven:
+                unproven += 1
+            except OSError:
+                pass
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(RETRY_SECONDS)
+    where = " or ".join(member.addresses) if token else board.said()
+    raise TrialFailed(
+        "failed",
+        f"rank {member.rank} could not find rank 0 within {CALL_SECONDS:.0f} s ({where}): "
+        + (f"{_calls(unproven)} answered without proof; " if unproven else "")
+        + ("set CONVDYNO_ADDRESS to its host on all ranks" if token else ADVICE),
+    )
 
-    line: socket.socket
+
+def _by_token(member: Member, token: str) -> Iterator[Contact]:
+    for port in ports(token, os.environ):
+        for address in member.addresses:
+            yield Contact(address, port, token)
+
+
+def _call_again(member: Member, contact: Contact) -> socket.socket | None:
+    """A line to the rank 0 that is known, or None if it does not listen any more."""
+    deadline = time.monotonic() + AGAIN_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            return _call(member, contact)
+        except ConnectionRefusedError:
+            return None
+        except OSError:
+            time.sleep(RETRY_SECONDS)
+    return None
+
+
+def _call(member: Member, contact: Contact) -> socket.socket:
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    about = {"name": socket.gethostname(), "cores": cores}
+    return call(contact.address, contact.port, contact.key, member.rank, member.size, about)
+
+
+def _order(line: bytes) -> tuple[dict[str, str], float]:
+    """What rank 0 wants set for a worker, which is little, and how long it may be silent."""
+    try:
+        order = json.loads(line)
+        given, limit = dict(order["environment"]), float(order["limit"])
+    except (ValueError, KeyError, TypeError):
+        raise UsageError("rank 0 has another version of convdyno: install the same") from None
+    if wrong := sorted(given.keys() - {n for n, v in given.items() if MAY_BE_SET.get(n) == v}):
+        raise UsageError(f"rank 0 wants to set {', '.join(wrong)} here, which it may not")
+    return given, limit
+
+
+@dataclass(frozen=True)
+class _Whereabouts:
+    """One rank's host."""
+
     host: str
-    """As rank 0 sees it."""
+    """As the others reach it."""
     name: str
     cores: tuple[int, ...]
-    mine: str
-    """Rank 0's own address, as this rank sees it."""
 
 
 class Hands:
     """As rank 0: everybody else, and where they are."""
 
-    def __init__(self, member: Member) -> None:
-        self.member = member
-        self._waiting: dict[int, _Caller] = {}
+    def __init__(self, member: Member, tell: Callable[[str], None] = lambda line: None) -> None:
+        self.member, self._tell = member, tell
+        token = given_secret(os.environ)
+        secret = token or secrets.token_hex(32)
+        server = _server(member, ports(secret, os.environ) if token else [0])
+        self._meeting = Meeting(server, secret.encode(), member.size)
+        board = Board(member.job, os.environ, local=member.local)
         try:
-            self._server = socket.create_server((LOCAL if member.local else "", member.port))
-        except OSError as wrong:
-            raise UsageError(
-                f"port {member.port} is taken on {socket.gethostname()} ({wrong.strerror}): "
-                "another run of the same job may be there"
-            ) from None
-        self._gather()
-        others = [self._waiting[rank] for rank in range(1, member.size)]
+            if not token:
+                address, port, *_ = server.getsockname()
+                board.publish(Contact(address, port, secret))
+            self._gather(ADVICE if not token else "all need the same CONVDYNO_TOKEN")
+        except BaseException:
+            self._meeting.close()
+            raise
+        finally:
+            board.withdraw()
+        others = [self._meeting.look(rank) for rank in range(1, member.size)]
         here = socket.gethostname()
         # Ranks beside this one see it by an address that is no use on other machines.
-        mine = next((other.mine for other in others if other.name != here), others[0].mine)
-        for other in others:
-            other.host = mine if other.name == here else other.host
+        mine = next((o.mine for o in others if o.facts["name"] != here), others[0].mine)
         cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
-        self._ranks = [
-            _Caller(self._server, mine, here, cores, ""), *others
-        ]  # fmt: skip
+        self._ranks = [_Whereabouts(mine, here, cores)]
+        for other in others:
+            name = other.facts["name"]
+            host = mine if name == here else other.host
+            self._ranks.append(_Whereabouts(host, name, tuple(other.facts["cores"])))
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Everybody has called."""
@@ -200,10 +186,10 @@ class Hands:
 
     def hosts(self, devices: int) -> int:
         """Over how many machines the ranks are spread."""
-        return len({caller.name for caller in self._ranks})
+        return len({one.name for one in self._ranks})
 
     def machine(self) -> dict[str, Any]:
-        """That of rank 0."""
+        """What the machine of rank 0 is."""
         return facts.machine()
 
     def cores(self, most: int, device: str) -> int | None:
@@ -211,8 +197,8 @@ class Hands:
         if facts.uses_gpus(device):
             return None
         shares = []
-        for name in {caller.name for caller in self._ranks}:
-            there = [set(caller.cores) for caller in self._ranks if caller.name == name]
+        for name in {one.name for one in self._ranks}:
+            there = [set(one.cores) for one in self._ranks if one.name == name]
             whole = set().union(*there)
             apart = sum(map(len, there)) == len(whole)
             shares.append(min(map(len, there)) if apart else len(whole) // len(there))
@@ -222,15 +208,14 @@ class Hands:
         """What runs a trial with all ranks."""
         if trial.processes == "host":
             raise Refused(f"{self.member.starter} has made a process for each device already")
-        if len(self._waiting) < self.member.size - 1:
-            self._gather()
+        self._gather()
         return Crew(self._connect(trial, rank_seconds), self._places(trial), trial, rank_seconds)
 
     def close(self) -> None:
-        """Let the others go."""
-        for caller in self._waiting.values():
-            caller.line.close()
-        self._server.close()
+        """Let the others go, and say if somebody else has called."""
+        self._meeting.close()
+        if strangers := self._meeting.strangers:
+            self._tell(_turned_away(strangers))
 
     def _connect(self, trial: Trial, rank_seconds: float) -> Any:
         limit = max(rank_seconds, 4 * PING_SECONDS)
@@ -240,7 +225,7 @@ class Hands:
             rank = next(order)
             if rank == 0:
                 return PipeLink(environment=environment(trial))
-            return SocketLink(self._waiting.pop(rank).line, environment(trial), limit)
+            return SocketLink(self._meeting.take(rank).line, environment(trial), limit)
 
         return connect
 
@@ -265,32 +250,57 @@ class Hands:
             )
         return places
 
-    def _gather(self) -> None:
-        """Wait until every other rank has called; strangers are not listened to."""
-        deadline = time.monotonic() + CALL_SECONDS
-        while missing := sorted(set(range(1, self.member.size)) - self._waiting.keys()):
-            self._server.settimeout(max(0.01, deadline - time.monotonic()))
-            try:
-                line, (host, *_) = self._server.accept()
-            except TimeoutError:
-                raise UsageError(
-                    f"{self.member.starter} has {self.member.size} ranks, and these have not "
-                    f"called rank 0 within {CALL_SECONDS:.0f} s: {', '.join(map(str, missing))}"
-                ) from None
-            line.settimeout(CALL_SECONDS)
-            try:
-                said = json.loads(_line(line))
-                known = hmac.compare_digest(str(said["token"]), self.member.token)
-            except (OSError, ValueError, KeyError, TypeError):
-                known = False
-            if known and said["rank"] in missing:
-                line.settimeout(None)
-                mine = line.getsockname()[0]
-                self._waiting[said["rank"]] = _Caller(
-                    line, host, said["name"], tuple(said["cores"]), mine
-                )
-            else:
-                line.close()
+    def _gather(self, advice: str = "") -> None:
+        """Wait until every other rank has called."""
+        if missing := self._meeting.missing(CALL_SECONDS):
+            strangers = self._meeting.strangers
+            raise UsageError(
+                f"{self.member.starter} has {self.member.size} ranks, and these have not "
+                f"called rank 0 within {CALL_SECONDS:.0f} s: {', '.join(map(str, missing))}"
+                + (f"; {_turned_away(strangers)}" if strangers else "")
+                + (f"; {advice}" if advice else "")
+            )
+
+
+def _turned_away(count: int) -> str:
+    return (
+        f"{_calls(count)} to rank 0 could not prove to belong to this run and "
+        f"{'was' if count == 1 else 'were'} turned away"
+    )
+
+
+def _calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count} calls"
+
+
+def _server(member: Member, wanted: Sequence[int]) -> socket.socket:
+    """Where rank 0 listens: at the one address that the others use, and no other."""
+    address = LOCAL if member.local else _own_address(member)
+    for port in wanted:
+        try:
+            return listen(address, port)
+        except OSError as wrong:
+            problem = wrong.strerror
+    raise UsageError(
+        f"rank 0 cannot listen at {address} ({problem}; tried port "
+        f"{', '.join(map(str, wanted))}): set CONVDYNO_TOKEN to another secret"
+    )
+
+
+def _own_address(member: Member) -> str:
+    """This host's address on the way to where rank 0 is said to be: its own, or a neighbour's."""
+    for name in (*member.addresses, socket.gethostname()):
+        with contextlib.suppress(OSError):
+            family, *_, place = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(place)  # Nothing is sent.
+                own = str(probe.getsockname()[0])
+            if not ipaddress.ip_address(own.partition("%")[0]).is_loopback:
+                return own
+    raise UsageError(
+        f"the address of {socket.gethostname()}, where rank 0 is, is not known: set "
+        "CONVDYNO_ADDRESS to it on all ranks"
+    )
 
 
 class SocketLink:
@@ -301,19 +311,20 @@ class SocketLink:
         self._lines = TetheredLines()
         line.setblocking(True)
         order = {"environment": dict(environment), "limit": limit}
-        line.sendall(json.dumps(order).encode() + b"\n")
+        with contextlib.suppress(OSError):  # Whether it has arrived shows in what is received.
+            line.sendall(json.dumps(order).encode() + b"\n")
 
     def fileno(self) -> int:
-        """The connection."""
+        """That of the connection."""
         return self._line.fileno()
 
     def send(self, do: str, **more: Any) -> None:
-        """One command."""
+        """Send one command over the connection."""
         with contextlib.suppress(OSError):
             self._line.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
 
     def ping(self) -> None:
-        """To the tether."""
+        """Tell the tether that somebody is here."""
         self.send("ping")
 
     def ended(self) -> bool:
@@ -355,86 +366,3 @@ class SocketLink:
         with contextlib.suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)
         self._line.close()
-
-
-def _call(member: Member, patience: float) -> socket.socket | None:
-    """A line to rank 0, or None if it does not listen any more."""
-    deadline = time.monotonic() + patience
-    for address in itertools.cycle(member.addresses):
-        try:
-            line = socket.create_connection((address, member.port), timeout=CONNECT_SECONDS)
-            break
-        except OSError:
-            last = address == member.addresses[-1]
-            if last and time.monotonic() >= deadline:
-                return None
-            time.sleep(RETRY_SECONDS if last else 0.0)
-    line.settimeout(None)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):
-            line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    about = {
-        "rank": member.rank, "token": member.token, "name": socket.gethostname(), "cores": cores
-    }  # fmt: skip
-    line.sendall(json.dumps(about).encode() + b"\n")
-    return line
-
-
-def _line(connection: socket.socket) -> bytes:
-    """One line, and not a byte more."""
-    said = b""
-    while not said.endswith(b"\n") and len(said) < 1 << 16:
-        byte = connection.recv(1)
-        if not byte:
-            break
-        said += byte
-    return said
-
-
-def _addresses(starter: _Starter, given: Mapping[str, str]) -> list[str]:
-    """Where rank 0 may be; this machine if all ranks are here."""
-    if starter.address and given.get(starter.address):
-        address = given[starter.address]
-        return [LOCAL if address in ("localhost", LOCAL, "::1") else address]
-    match starter.name:
-        case "srun":
-            nodes = given.get("SLURM_STEP_NODELIST") or given.get("SLURM_NODELIST", "")
-            one = given.get("SLURM_STEP_NUM_NODES", given.get("SLURM_NNODES", "1")) == "1"
-            return [LOCAL] if one else [first_node(nodes)]
-        case "mpiexec" if given.get("OMPI_COMM_WORLD_LOCAL_SIZE") != given[starter.size]:
-            # Rank 0 is on one of its nodes, or where mpiexec itself is.
-            home = re.findall(r"tcp://([0-9.]+)", given.get("OMPI_MCA_orte_hnp_uri", ""))
-            return [*nodes_of(given.get("OMPI_MCA_orte_node_regex", "")), *home] or [LOCAL]
-    return [LOCAL]
-
-
-def nodes_of(regex: str) -> list[str]:
-    """The nodes of a list as Open MPI writes it: `head,n[2:1-3]@0(4)` is head, n01, n02, n03."""
-    found = []
-    for prefix, width, ranges in re.findall(
-        r"([A-Za-z0-9_.-]+)(?:\[(\d+):([\d,-]+)\])?(?:@[^,]*)?(?:,|$)", regex
-    ):
-        if not ranges:
-            found.append(prefix)
-        for span in filter(None, ranges.split(",")):
-            first, _, last = span.partition("-")
-            numbers = range(int(first), int(last or first) + 1)
-            found += [f"{prefix}{number:0{width}d}" for number in numbers]
-    return found
-
-
-def first_node(nodes: str) -> str:
-    """The first of a list as Slurm writes it: `n[01-03,7],m2` is n01, ..."""
-    found = re.match(r"([^,\[]+)(?:\[([^\],-]+)[^\]]*\]([^,\[]*))?", nodes)
-    if not found:
-        raise UsageError(f"Slurm's list of nodes cannot be read: {nodes!r}")
-    return "".join(part or "" for part in found.groups())
-
-
-def _number(name: str, word: str) -> int:
-    if not word.isdecimal():
-        raise UsageError(f"{name} must be a number, not {word!r}")
-    return int(word)

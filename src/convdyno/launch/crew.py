@@ -14,12 +14,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from convdyno import __version__
 from convdyno.errors import TrialFailed
+from convdyno.launch.joint_answer import joint_answer
+from convdyno.launch.launcher import Launcher as Launcher
+from convdyno.launch.launcher import OutOfTime
+from convdyno.launch.launcher import Room as Room
+from convdyno.launch.launcher import Team as Team
 from convdyno.launch.link import DOING, Link, died_while
-from convdyno.results.record import Block, Peak, Rank
+from convdyno.results.record import Rank
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
 
@@ -33,72 +38,6 @@ STRUCK = ("SIGKILL", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE")
 """Signals that end a rank for a reason of its own, not because another one is gone."""
 LAST_WORDS_SECONDS = 1.5
 """How long the others are listened to once one has failed: the cause may speak last."""
-
-
-class OutOfTime(Exception):
-    """The budget ended while a worker was at work; nothing is wrong with the worker."""
-
-    def __init__(self, doing: str) -> None:
-        super().__init__(DOING[doing])
-
-
-class Team(Protocol):
-    """What runs a trial: one worker, or a crew."""
-
-    @property
-    def ranks(self) -> tuple[Rank, ...]:
-        """Everybody in a crew, as far as they have come; nobody for a plain worker."""
-
-    def ask(
-        self, do: str, *, silence: float, until: float | None = None, **more: Any
-    ) -> dict[str, Any]:
-        """Send one command and sleep until its answer."""
-
-    def events(
-        self, do: str, *, silence: float, until: float | None = None, **more: Any
-    ) -> Iterator[dict[str, Any]]:
-        """Send one command and give every line of its answer."""
-
-    def nudge(self) -> None:
-        """Ask for an early, orderly end of what is being done."""
-
-    def pause(self) -> None:
-        """Let nobody's threads spin until the next command, where that is possible."""
-
-    def end(self, *, kindly: bool = False) -> None:
-        """End every process; a second time does nothing."""
-
-
-class Room(Protocol):
-    """What there is to run trials on."""
-
-    def counts(self, wanted: Sequence[int] | None) -> list[int]:
-        """How many devices cells have, if these were asked for; says so if there are fewer."""
-
-    def hosts(self, devices: int) -> int:
-        """Over how many machines so many devices are spread."""
-
-    def cores(self, most: int, device: str) -> int | None:
-        """CPU cores for each of up to so many devices of a kind; None: no fixed share."""
-
-
-class Launcher(Room, Protocol):
-    """Where trials run: this machine, hosts over ssh, or ranks that somebody else has made."""
-
-    def check(self, trials: Sequence[Trial]) -> None:
-        """Make ready whatever these trials need; says what is missing."""
-
-    def machine(self) -> dict[str, Any]:
-        """What trials run on, once checked; of several hosts the first, which stands for all."""
-
-    def alone(self, trial: Trial) -> bool:
-        """Whether a trial's processes cannot be stopped while others are measured."""
-
-    def start(self, trial: Trial, rank_seconds: float) -> Team:
-        """Start what runs a trial."""
-
-    def close(self) -> None:
-        """Nothing more is started."""
 
 
 @dataclass(frozen=True)
@@ -400,38 +339,22 @@ class Crew:
         return f"rank {rank} on {self._places[rank].called}"
 
     def _merged(self, answers: list[dict[str, Any]]) -> dict[str, Any]:
-        """All answers as one: rank 0's facts, the times of all."""
-        whole = dict(answers[0])
-        independent = self._trial.exchange == "independent" or self._trial.mode == "infer"
-        match whole["event"]:
+        """All answers as one; what is each rank's own is noted."""
+        match answers[0]["event"]:
             case "opened":
                 self._same_network(answers)
                 self._note(device=[a["settings"]["device"] for a in answers])
-                warnings = [w for a in answers for w in a["settings"]["warnings"]]
-                whole["settings"] = whole["settings"] | {"warnings": list(dict.fromkeys(warnings))}
-                for name in ("import_seconds", "build_seconds", "first_step_seconds"):
-                    whole[name] = max(a[name] for a in answers)
-                whole["energy"] = _all_energy(answers)
-            case "warmed":
-                whole["warmup"] = _joint([a["warmup"] for a in answers], independent)
-                whole["memory_bytes"] = sum(a["memory_bytes"] for a in answers)
             case "measured":
                 times = [tuple(b["seconds"] for b in a["blocks"]) for a in answers]
                 self._note(
                     seconds=[r.seconds + t for r, t in zip(self.ranks, times, strict=True)],
                     last_loss=[a["last_loss"] for a in answers],
                 )
-                whole["blocks"] = _joint([a["blocks"] for a in answers], independent)
-                losses = [a["last_loss"] for a in answers if a["last_loss"] is not None]
-                whole["last_loss"] = sum(losses) / len(losses) if losses else None
-                whole["recompilations"] = max(a["recompilations"] for a in answers)
-            case "probed":
-                whole["peaks"] = [peak.model_dump() for peak in _sum([a["peaks"] for a in answers])]
             case "closed":
                 for name in ("peak_memory_bytes", "device_memory_bytes"):
                     self._note(**{name: [a[name] for a in answers]})
-                    whole[name] = max((a[name] for a in answers if a[name]), default=None)
-        return whole
+        independent = self._trial.exchange == "independent" or self._trial.mode == "infer"
+        return joint_answer(answers, independent)
 
     def _same_network(self, answers: list[dict[str, Any]]) -> None:
         first = answers[0]["network"]["digest"]
@@ -448,47 +371,3 @@ class Crew:
             one.model_copy(update={name: values[n] for name, values in columns.items()})
             for n, one in enumerate(self.ranks)
         )
-
-
-def _joint(each: Sequence[Sequence[dict[str, Any]]], independent: bool) -> list[dict[str, Any]]:
-    """The blocks of all ranks as one: as long as the slowest, or such that rates add up."""
-    joint = []
-    for blocks in zip(*each, strict=True):
-        slowest = max(blocks, key=lambda block: float(block["seconds"]))
-        seconds = slowest["seconds"]
-        if independent:
-            seconds = len(blocks) / sum(1 / block["seconds"] for block in blocks)
-        shares = {
-            name: max(block[name] for block in blocks) for name in ("foreign_share", "steal_share")
-        }
-        joules = _joint_joules(blocks, seconds)
-        joint.append(slowest | shares | {"seconds": seconds, "joules": joules})
-    return [Block(**block).model_dump() for block in joint]
-
-
-def _joint_joules(blocks: Sequence[dict[str, Any]], seconds: float) -> float | None:
-    """What all machines used in so many seconds; unknown if it is of one of them."""
-    watts = [b["joules"] / b["seconds"] for b in blocks if b.get("joules") is not None]
-    return seconds * sum(watts) if len(watts) == len(blocks) else None
-
-
-def _all_energy(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What is counted on all hosts together; nothing if one of them does not count."""
-    alone = len({answer["host"] for answer in answers}) == 1
-    counted = []
-    for answer in answers:
-        energy = answer["energy"]
-        if energy["reason"]:
-            short, _, long = energy["reason"].partition(": ")
-            return {"reason": f"{short}: {long}" if alone else f"{short}: {answer['host']}: {long}"}
-        counted += [n if alone else f"{n} of {answer['host']}" for n in energy["counted"]]
-    return {"counted": list(dict.fromkeys(counted))}
-
-
-def _sum(each: Sequence[Sequence[dict[str, Any]]]) -> list[Peak]:
-    """What all devices together were seen to reach."""
-    total: dict[str, float] = {}
-    for peaks in each:
-        for peak in peaks:
-            total[peak["kind"]] = total.get(peak["kind"], 0.0) + peak["per_second"]
-    return [Peak(kind=kind, per_second=rate) for kind, rate in total.items()]

@@ -119,7 +119,7 @@ class Conversation:
             timer.cancel()
 
     def write(self, **order: Any) -> None:
-        """One line."""
+        """Send one line to the other side."""
         self.send(json.dumps(order).encode() + b"\n")
 
     def send(self, data: bytes) -> None:

@@ -72,7 +72,7 @@ class Link(Protocol):
         """End it and free what belongs to it; a second time does nothing."""
 
 
-class Lines:
+class EventLines:
     """Bytes into the events that they spell, however they are cut."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Lines:
         return [json.loads(line) for line in whole]
 
 
-class TetheredLines(Lines):
+class TetheredLines(EventLines):
     """The worker's events, between what login scripts say first and the tether last."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class PipeLink:
         # Closed by `end`.
         self._stderr: IO[bytes] = log.open("w+b") if log else tempfile.TemporaryFile()  # noqa: SIM115
         self._oom_kills = oom_kills()
-        self._lines = Lines()
+        self._lines = EventLines()
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

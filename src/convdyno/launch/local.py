@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 from convdyno.errors import Refused, TrialFailed
-from convdyno.launch.crew import Crew, OutOfTime, Place, Team
+from convdyno.launch.crew import Crew, Place
+from convdyno.launch.launcher import OutOfTime, Team
 from convdyno.launch.link import DOING, WORKER, PipeLink, died_while
 from convdyno.results import facts
 from convdyno.results.record import Rank
@@ -119,11 +120,11 @@ class Here:
         return list(wanted or (1,))
 
     def hosts(self, devices: int) -> int:
-        """One."""
+        """This machine alone."""
         return 1
 
     def machine(self) -> dict[str, Any]:
-        """This one."""
+        """What this machine is."""
         return facts.machine()
 
     def cores(self, most: int, device: str) -> int | None:

@@ -20,11 +20,15 @@ from convdyno.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:]+")
 """A host's name or address."""
+LONGEST_NAME = 253
+"""Characters, as in the DNS."""
+LONGEST_LINE = 1000
+MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Node:
-    """One host."""
+    """One host of a nodes file."""
 
     host: str
     """What the other hosts call it."""
@@ -91,14 +95,20 @@ def read_nodes(file: Path, per_node: int = 1) -> Nodes:
     if per_node < 1:
         raise UsageError(f"--per-node cannot be {per_node}: one device is the least")
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            read = opened.read(MOST_BYTES + 1)
+        text = read.decode()
     except (OSError, UnicodeDecodeError) as wrong:
         reason = wrong.strerror if isinstance(wrong, OSError) else "it is no text"
         raise UsageError(f"the nodes file {file} cannot be read: {reason}") from None
+    if len(read) > MOST_BYTES:
+        raise UsageError(f"the nodes file {file} has more than {MOST_BYTES >> 20} MB: is it one?")
     found: dict[str, Node] = {}
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{file}, line {number}"
+        if len(line) > LONGEST_LINE:
+            raise UsageError(f"{where}: it has more than {LONGEST_LINE} characters")
         node = _node(line, where)
         if node is None:
             continue
@@ -124,6 +134,8 @@ def _node(line: str, where: str) -> Node | None:
     alias = rest[0] if rest else host
     if len(rest) > 1 or not alias.strip():
         raise UsageError(f"{where}: {line.strip()!r} should be 'host ssh-alias'")
+    if (longest := max(len(host), len(alias))) > LONGEST_NAME:
+        raise UsageError(f"{where}: no host name has {longest} characters, as here")
     if not _NAME.fullmatch(host):
         raise UsageError(f"{where}: {host!r} is no host name")
     if alias.startswith("-") or not alias.isprintable():

@@ -97,7 +97,7 @@ class Check:
     def ask(
         self, command: Sequence[str], trials: Sequence[Trial], name: str, folders: Sequence[str]
     ) -> Conversation:
-        """Begin a survey."""
+        """Ask a host what is there."""
         conversation = Conversation(command)
         self.asked.append(conversation)
         plain = [trial.model_dump(mode="json") for trial in trials]

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.errors import Refused
-from convdyno.launch.crew import PING_SECONDS, Crew, Place, Team
+from convdyno.launch.crew import PING_SECONDS, Crew, Place
 from convdyno.launch.death import Death
 from convdyno.launch.far import LOST, Ssh
 from convdyno.launch.host import FarHost, Remote
+from convdyno.launch.launcher import Team
 from convdyno.launch.link import GRACE_SECONDS, Link, PipeLink, TetheredLines
 from convdyno.launch.local import environment
 from convdyno.launch.nodes import Nodes
@@ -94,7 +95,7 @@ class SshLauncher:
         self._checked |= {trial.digest for trial in trials}
 
     def machine(self) -> dict[str, Any]:
-        """The first host."""
+        """What the first host is."""
         machine: dict[str, Any] = self._hosts[0].facts["machine"]
         return machine
 
@@ -147,7 +148,7 @@ class FarLink(PipeLink):
             self.send("end")
 
     def ping(self) -> None:
-        """To the tether."""
+        """Tell the tether that somebody is here."""
         self.send("ping")
 
     def ended(self) -> bool:

@@ -29,6 +29,8 @@ NAME = ".index"
 MOST_LETTERS = 200
 ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,{MOST_LETTERS - 1}}}")
 """What a record may be called: the name of a file, wherever it is taken to, and no path."""
+MOST_NAMED = 10
+"""So many names stand in a sentence."""
 LARGEST = 1e18
 """No figure of ours is larger."""
 Figures = Callable[["Record"], dict[str, Any]]
@@ -124,6 +126,11 @@ class Index:
         chosen = {id(record) for record in select(records, conditions)}
         return [h for h, record in zip(heads, records, strict=True) if id(record) in chosen]
 
+    def find(self, wanted: str) -> Head:
+        """The record whose id is or begins with `wanted`; `last` is the newest."""
+        heads = {head.id: head for head in self.heads()}
+        return heads[shortened(wanted, [*heads], f"record of {str(self._folder)!r}")]
+
     def _files(self) -> list[tuple[str, list[int]]]:
         """The files that may be records, with their size and time."""
         found = []
@@ -168,6 +175,26 @@ class Index:
         data = {"made_by": MADE_BY, "files": self._known}
         with suppress(OSError):  # It only saves time; a folder that cannot be written can be read.
             write_whole(self._folder / NAME, json.dumps(data, separators=(",", ":")), sync=False)
+
+
+def shortened(wanted: str, names: Sequence[str], what: str) -> str:
+    """The name that is or begins with `wanted`; `last` is the last of them."""
+    if wanted == "last" and names:
+        return names[-1]
+    found = [wanted] if wanted in names else [name for name in names if name.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        inside = [name for name in names if wanted in name]
+        within = f"; {_some(inside)} {'has' if len(inside) == 1 else 'have'} it inside"
+        raise BadStore(f"no {what} begins with {wanted!r} (of {len(names)}){within * bool(inside)}")
+    raise BadStore(f"{wanted!r} is the beginning of more than one {what}: {_some(found)}")
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of many."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def head_of(file: str, record: Record, figures: Figures) -> Head:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from convdyno import __version__
 from convdyno.errors import BadStore
 from convdyno.files import read_plain
+from convdyno.results.index import shortened
 from convdyno.results.record import RecordId
 from convdyno.results.store import write_whole
 from convdyno.trial.spec import Trial
@@ -123,21 +124,12 @@ def read_runs(out: Path) -> list[JobRun]:
 
 
 def find_run(out: Path, wanted: str) -> JobRun:
-    """The run whose name is or has `wanted` in it; `last` is the newest."""
+    """The run whose name is or begins with `wanted`; `last` is the newest."""
     runs = read_runs(out)
     if not runs:
         raise BadStore(f"no jobs were submitted from {str(out)!r}: `convdyno bench --slurm` does")
-    if wanted == "last":
-        return runs[-1]
-    found = [run for run in runs if run.name == wanted] or [r for r in runs if wanted in r.name]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise BadStore(f"no run has {wanted!r} in its name; `convdyno jobs list` shows all")
-    raise BadStore(
-        f"{len(found)} runs have {wanted!r} in their name, for example {found[0].name} and "
-        f"{found[1].name}: give more of it"
-    )
+    by_name = {run.name: run for run in runs}
+    return by_name[shortened(wanted, [*by_name], "run of jobs")]
 
 
 def _read(path: Path) -> JobRun:

@@ -89,25 +89,6 @@ class Store:
             except BadStore as wrong:
                 self.skipped.append(str(wrong))
 
-    def find(self, wanted: str) -> Record:
-        """The record whose id is, starts with or contains `wanted`; `last` is the newest."""
-        records = list(self.records())
-        if wanted == "last" and records:
-            return records[-1]
-        exact = [r for r in records if r.id == wanted]
-        found = exact or [r for r in records if wanted in r.id]
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise BadStore(
-                f"no record in {str(self.folder)!r} has {wanted!r} in its id; "
-                f"`convdyno results list` shows all {len(records)}"
-            )
-        raise BadStore(
-            f"{len(found)} records have {wanted!r} in their id, for example "
-            f"{found[0].id} and {found[1].id}: give more of it"
-        )
-
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file of a store; `BadStore` says why it cannot be."""

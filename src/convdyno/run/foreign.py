@@ -5,7 +5,6 @@ echo '{"path": "model.pth", "to": "arrays.safetensors"}' | python -m convdyno.ru
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -18,12 +17,13 @@ from convdyno.blueprint.weight_file import read_header, read_tensors, write_tens
 from convdyno.blueprint.weights import Weights
 from convdyno.engines import registry
 from convdyno.errors import BadWeights, ConvdynoError
+from convdyno.zoo.foreign import h5
 
 READERS = {
-    ".pt": "convdyno.engines.torch.state_dict",
-    ".pth": "convdyno.engines.torch.state_dict",
-    ".h5": "convdyno.zoo.foreign.h5",
-    ".hdf5": "convdyno.zoo.foreign.h5",
+    ".pt": registry.read_state_dict,
+    ".pth": registry.read_state_dict,
+    ".h5": h5.read,
+    ".hdf5": h5.read,
 }
 REAL = ("F64", "F32", "F16", "BF16")
 SECONDS = 600
@@ -40,7 +40,7 @@ def read_foreign(path: Path) -> Weights:
         )
     if not path.is_file():
         raise BadWeights(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
-    if "torch" in READERS[kind]:
+    if READERS[kind] is registry.read_state_dict:
         registry.check("torch")
     with tempfile.TemporaryDirectory(prefix="convdyno-") as folder:
         to = Path(folder) / "arrays.safetensors"
@@ -81,7 +81,7 @@ def main() -> None:
     path = Path(request["path"])
     answer: dict[str, object] = {}
     try:
-        arrays = importlib.import_module(READERS[path.suffix.lower()]).read(path)
+        arrays = READERS[path.suffix.lower()](path)
         plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         write_tensors(Path(request["to"]), plain, {})
         answer["arrays"] = len(plain)

@@ -1,10 +1,9 @@
-"""One rank's share of its machine: cores, a GPU, free ports."""
+"""One rank's share of its machine: cores and a GPU."""
 
 from __future__ import annotations
 
 import os
 import socket
-from contextlib import ExitStack
 
 from convdyno.errors import Refused
 from convdyno.results.facts import visible_gpus
@@ -40,12 +39,3 @@ def choose_gpu(local_rank: int, local_size: int) -> None:
             "for there"
         )
     os.environ["CUDA_VISIBLE_DEVICES"] = present[local_rank]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at."""
-    with ExitStack() as kept:
-        sockets = [kept.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("", 0))
-        return [one.getsockname()[1] for one in sockets]

@@ -8,19 +8,18 @@ the engine, and for what one rank has and the others need.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import hmac
 import json
 import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 
 from convdyno.errors import ConvdynoError, TrialFailed
+from convdyno.rendezvous import Meeting, call, listen
 from convdyno.trial.world import World
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ Packed = dict[str, tuple[str, list[int], str]]
 CHUNK = 8 << 20
 """Bytes of a file that are told at a time."""
 RETRY_SECONDS = 0.1
-INTRODUCTION_SECONDS = 5.0
-"""How long a caller may take to say who it is."""
 
 
 class Ranks:
@@ -69,11 +66,11 @@ class Ranks:
         if self.alone:
             return [value]
         if not self.first:
-            _write(self._lines[0], value)
+            _write(self._lines[0], value, 0)
             return list(_read(self._lines[0], 0))
         said = [value, *(_read(line, rank) for rank, line in enumerate(self._lines, 1))]
-        for line in self._lines:
-            _write(line, said)
+        for rank, line in enumerate(self._lines, 1):
+            _write(line, said, rank)
         return said
 
     def agree(self, value: T) -> T:
@@ -111,7 +108,8 @@ class Ranks:
     def close(self) -> None:
         """Close the lines to the others."""
         for line in self._lines:
-            line.close()
+            with suppress(OSError):  # What was not sent would be sent now.
+                line.close()
         self._lines = []
 
 
@@ -144,27 +142,13 @@ def _digest(path: Path) -> str | None:
 
 def _received(host: str, port: int, world: World, patience: float) -> list[TextIO]:
     """As rank 0: a line from each of the others; strangers are not listened to."""
-    deadline, found = time.monotonic() + patience, dict[int, TextIO]()
-    with socket.create_server((host, port), backlog=world.size) as server:
-        while missing := sorted(set(range(1, world.size)) - found.keys()):
-            server.settimeout(max(0.01, deadline - time.monotonic()))
-            try:
-                caller, _ = server.accept()
-            except TimeoutError:
-                raise TrialFailed("failed", _silent(missing, patience)) from None
-            caller.settimeout(INTRODUCTION_SECONDS)
-            line, said = _line(caller), ""
-            with contextlib.suppress(OSError):
-                said = line.readline().rstrip("\n")
-            rank, _, token = said.partition(" ")
-            known = hmac.compare_digest(token.encode(), world.token.encode())
-            if known and rank in map(str, missing):
-                caller.settimeout(None)
-                found[int(rank)] = line
-            else:
-                line.close()
-                caller.close()
-    return [found[rank] for rank in sorted(found)]
+    meeting = Meeting(listen(host, port), world.token.encode(), world.size)
+    try:
+        if missing := meeting.missing(patience):
+            raise TrialFailed("failed", _silent(missing, patience))
+        return [_line(meeting.take(rank).line) for rank in range(1, world.size)]
+    finally:
+        meeting.close()
 
 
 def _called(host: str, port: int, world: World, patience: float) -> TextIO:
@@ -172,36 +156,39 @@ def _called(host: str, port: int, world: World, patience: float) -> TextIO:
     deadline = time.monotonic() + patience
     while True:
         try:
-            connection = socket.create_connection((host, port), timeout=patience)
-            break
+            return _line(call(host, port, world.token.encode(), world.rank, world.size))
         except OSError as wrong:
             if time.monotonic() > deadline:
                 raise TrialFailed(
                     "failed", f"rank 0 cannot be reached at {host}:{port}: {wrong}"
                 ) from None
             time.sleep(RETRY_SECONDS)
-    connection.settimeout(None)
-    line = _line(connection)
-    line.write(f"{world.rank} {world.token}\n")
-    line.flush()
-    return line
 
 
 def _line(connection: socket.socket) -> TextIO:
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection.makefile("rw", encoding="utf-8", errors="replace", newline="\n")
+    with connection:  # The file keeps it open.
+        return connection.makefile("rw", encoding="utf-8", errors="replace", newline="\n")
 
 
-def _write(line: TextIO, value: Any) -> None:
-    line.write(json.dumps(value) + "\n")
-    line.flush()
+def _write(line: TextIO, value: Any, rank: int) -> None:
+    try:
+        line.write(json.dumps(value) + "\n")
+        line.flush()
+    except ConnectionError:
+        raise _gone(rank) from None
 
 
 def _read(line: TextIO, rank: int) -> Any:
-    said = line.readline()
+    said = ""
+    with suppress(ConnectionError):
+        said = line.readline()
     if not said:
-        raise TrialFailed("failed", f"rank {rank} hung up")
+        raise _gone(rank)
     return json.loads(said)
+
+
+def _gone(rank: int) -> TrialFailed:
+    return TrialFailed("failed", f"rank {rank} hung up")
 
 
 def _silent(ranks: list[int], patience: float) -> str:

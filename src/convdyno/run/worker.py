@@ -45,6 +45,7 @@ import psutil
 
 from convdyno import __version__
 from convdyno.errors import ConvdynoError, LossLost, Refused, TrialFailed, UsageError
+from convdyno.rendezvous import reserve
 from convdyno.run.ranks import Ranks
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
@@ -53,7 +54,9 @@ if TYPE_CHECKING:
     from convdyno.engines.contract import Engine
 
 BEAT_SECONDS = 3.0
-"""How often a rank says that it is alive."""
+"""How often a rank says that it is alive, at least."""
+BEATS = 20
+"""How often it does so in the time after which others give up waiting for it, at least."""
 
 
 class Worker:
@@ -67,6 +70,8 @@ class Worker:
         self.compilations = 0
         self.import_seconds = 0.0
         self.ranks = Ranks()
+        self.reserved: list[socket.socket] = []
+        """Ports at which this rank will listen: the engine's, and that of `Ranks`."""
 
     def say(self, event: str, **facts: Any) -> None:
         """Answer one line."""
@@ -87,11 +92,16 @@ class Worker:
         allocated, shown = facts.allocated(), os.environ.get("CUDA_VISIBLE_DEVICES")
         if device != "cpu":
             pinning.choose_gpu(local_rank, local_size)
+        self.reserved = [reserve(), reserve()]
+        ports = [held.getsockname()[1] for held in self.reserved]
+        if sys.platform != "linux":  # A framework could not listen there as well.
+            for held in self.reserved:
+                held.close()
         self.say(
             "greeted",
             host=socket.gethostname(),
             pid=os.getpid(),
-            ports=pinning.free_ports(2),
+            ports=ports,
             convdyno=__version__,
             time=time.time(),
             cores=pinning.cores(),
@@ -101,8 +111,10 @@ class Worker:
 
     def join(self, world: dict[str, Any], trial: dict[str, Any]) -> None:
         """Meet the other ranks: from here on this one is known to be alive."""
-        threading.Thread(target=self._beat, daemon=True).start()
-        there, self.trial = _settled(World.model_validate(world)), Trial.model_validate(trial)
+        wanted = World.model_validate(world)
+        pause = min(BEAT_SECONDS, wanted.timeout_seconds / BEATS)
+        threading.Thread(target=self._beat, args=[pause], daemon=True).start()
+        there, self.trial = _settled(wanted), Trial.model_validate(trial)
         self._import(self.trial.engine)
         self.ranks = Ranks(there)
         exchanged = self.trial.mode == "train" and self.trial.exchange != "independent"
@@ -283,11 +295,11 @@ class Worker:
         self.import_seconds = time.perf_counter() - start
         self.say("progress", what="imported")
 
-    def _beat(self) -> None:
+    def _beat(self, pause: float) -> None:
         """Signs of life from a thread of its own, whatever the others do."""
         while True:
             self.say("alive", said=self.ranks.said)
-            time.sleep(BEAT_SECONDS)
+            time.sleep(pause)
 
     def _next_loss(self) -> float | None:
         """The loss of one more step."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.crew import OutOfTime, Team
+from convdyno.launch.launcher import OutOfTime, Team
 from convdyno.trial.spec import Trial
 
 SHARE = 0.9

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from convdyno.launch.crew import Launcher
+from convdyno.launch.launcher import Launcher
 from convdyno.results.floor import Floor, new_floor
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store

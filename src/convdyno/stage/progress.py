@@ -10,16 +10,16 @@ from convdyno.terminal import Visible, erase_line, visible
 
 
 class Narrator:
-    """Tells on a terminal what is going on; elsewhere only what went wrong."""
+    """Tells on a terminal what is going on; elsewhere, or if quiet, only what went wrong."""
 
-    def __init__(self, out: TextIO | None = None) -> None:
-        self._out = Visible(out or sys.stderr)
+    def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._out, self.quiet = Visible(out or sys.stderr), quiet
         self._live = self._out.isatty()
 
     def plan(self, cells: int, rounds: int, within: float, budget_seconds: float) -> None:
         """What is about to happen, and when it ends at the latest."""
         end = time.strftime("%H:%M:%S", time.localtime(time.time() + budget_seconds))
-        self.say(
+        self.tell(
             f"{cells} cell{'s' * (cells > 1)}, at least {rounds} rounds, until the interval is "
             f"within {100 * within:g} % or the budget of {_clock(budget_seconds)} is spent "
             f"(by {end} at the latest)"
@@ -45,6 +45,11 @@ class Narrator:
         """A cell has failed; the others go on."""
         self.say(f"{label} failed: {reason}")
 
+    def tell(self, sentence: str) -> None:
+        """A sentence that stays, unless only what went wrong is to be heard."""
+        if not self.quiet:
+            self.say(sentence)
+
     def say(self, sentence: str) -> None:
         """A sentence that stays."""
         self.clear()
@@ -60,6 +65,25 @@ class Narrator:
             ends = f"at most {_clock(left)} left" if left > 0 else "finishing"
             erase_line(self._out)
             print(visible(f"{what} ({ends})")[:200], end="", file=self._out, flush=True)
+
+
+class Silence(Narrator):
+    """Says nothing: for programs that look at results alone."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+
+    def say(self, sentence: str) -> None:
+        """Nothing."""
+
+    def clear(self) -> None:
+        """Nothing."""
+
+    def _draw(self, what: str, left: float) -> None:
+        """Nothing."""
+
+
+SILENCE = Silence()
 
 
 def _clock(seconds: float) -> str:

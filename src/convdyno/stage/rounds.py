@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.crew import OutOfTime, Team
+from convdyno.launch.launcher import OutOfTime, Team
 from convdyno.results.claims import Holder, claim_in_turn
 from convdyno.results.machines import cell_name, kind
 from convdyno.results.record import Block, Energy, NetworkFacts, Peak, Process, Record

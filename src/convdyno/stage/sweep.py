@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.crew import Team
+from convdyno.launch.launcher import Team
 from convdyno.results import machines
 from convdyno.results.claims import Claim, claim
 from convdyno.results.index import Index

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from convdyno.errors import NothingMeasured, TrialFailed
-from convdyno.launch.crew import Launcher
+from convdyno.launch.launcher import Launcher
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store
 from convdyno.stage.batch_search import BatchSearch
@@ -22,9 +22,10 @@ from convdyno.stage.halving import MEASURING_SHARE, Halving, knock_out, speed, s
 from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import TURN_SECONDS, Cell, Failures, Limits, Stage
 from convdyno.stats.plan import Goal
+from convdyno.trial import axes
 from convdyno.trial.spec import Trial
 
-SETTINGS = ("layout", "compile", "threads", "bucket_mb")
+SETTINGS = tuple(name for name in axes.names(tuned=True) if name != "batch")
 """Which do not change the mathematics."""
 FACTORS = (*SETTINGS, "batch")
 SEATS = 8

@@ -11,8 +11,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from convdyno.errors import UnknownName
+from convdyno.trial.choices import Colour, Crop, Precision, View
 from convdyno.trial.schedule import Schedule
-from convdyno.trial.spec import Colour, Crop, LossScale, Optimiser, Precision, View
+from convdyno.trial.spec import LossScale, Optimiser
 
 
 class Recipe(BaseModel):

@@ -9,27 +9,29 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from convdyno.errors import UsageError
+from convdyno.trial.choices import (
+    Colour,
+    Compress,
+    Crop,
+    Decoder,
+    Exchange,
+    Feed,
+    Kernels,
+    LarcMode,
+    Layout,
+    Loader,
+    Mode,
+    OnBad,
+    OptimiserKind,
+    Precision,
+    Processes,
+    Resize,
+    Rung,
+    Scaling,
+    Switch,
+    View,
+)
 
-Mode = Literal["train", "infer"]
-Precision = Literal["fp32", "bf16", "fp16", "tf32"]
-Layout = Literal["auto", "nchw", "nhwc"]
-Switch = Literal["auto", "on", "off"]
-Kernels = Literal["native", "tuned"]
-Feed = Literal["batch", "fit"]
-OptimiserKind = Literal["sgd", "adam"]
-LarcMode = Literal["clip", "scale"]
-Rung = Literal["source", "bytes", "decoded", "host", "device"]
-Loader = Literal["own", "native"]
-Decoder = Literal["auto", "native", "simplejpeg"]
-Crop = Literal["auto", "nvcnn", "inception", "torch", "pad", "whole"]
-View = Literal["auto", "squash", "centre", "centre-1.145", "whole"]
-Resize = Literal["plain", "antialiased"]
-Colour = Literal["off", "folded", "exact"]
-OnBad = Literal["error", "skip"]
-Scaling = Literal["weak", "strong"]
-Exchange = Literal["default", "independent", "horovod"]
-Compress = Literal["none", "bf16"]
-Processes = Literal["device", "host"]
 LossScale = Annotated[float, Field(gt=0)] | Literal["dynamic"]
 
 

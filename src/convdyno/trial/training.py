@@ -6,17 +6,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from convdyno.trial import axes
 from convdyno.trial.schedule import Schedule
 from convdyno.trial.spec import Trial
 
-FREE = frozenset(
-    {
-        "engine", "kernels", "layout", "compile", "threads", "device",
-        "input_threads", "prefetch", "decoder", "on_bad",
-        "batch", "devices", "hosts", "slurm", "cores", "scaling", "exchange", "bucket_mb",
-        "accumulate", "processes",
-    }
-)  # fmt: skip
+FREE = frozenset(axes.names(resumes=True))
 """What of a trial may change while training is interrupted: how it is computed, not what.
 
 The batch may as long as that of all devices together stays as it is.

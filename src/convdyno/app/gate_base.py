@@ -7,22 +7,22 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from convdyno.cli import parse
+from convdyno.app.cells import make_trials
+from convdyno.app.requests import GateRequest
 from convdyno.errors import BadStore, TrialFailed, UnknownName, UsageError
-
-if TYPE_CHECKING:
-    from convdyno.results.record import Record
-    from convdyno.trial.spec import Trial
+from convdyno.launch.link import WORKER
+from convdyno.launch.local import Here, LocalWorker
+from convdyno.results import machines
+from convdyno.results.record import Record
+from convdyno.results.store import Store, read_record
+from convdyno.trial import axes, parse
+from convdyno.trial.spec import Trial
 
 START_SECONDS = 60.0
 """How long a worker may take to say that it is there."""
-SETTINGS = (
-    "batch", "precision", "layout", "compile", "kernels", "feed", "threads", "device", "loader",
-    "decoder", "input_threads", "prefetch", "loss_scale", "bucket_mb", "compress", "accumulate",
-    "processes", "cores", "exchange",
-)  # fmt: skip
+SETTINGS = axes.names(how=True)
 """What base and candidate may differ in: how the work is done, not what it is."""
 
 
@@ -38,12 +38,13 @@ class Base:
     settings: dict[str, str] | None = None
 
 
-def read_base(
-    stored: Path | None, python: str | None, command: str | None, folder: Path | None,
-    settings: str | None,
-) -> Base:  # fmt: skip
-    """The base that the options name; a sentence if they name none or two."""
+def read_base(request: GateRequest) -> Base:
+    """The base that was asked for; a sentence if it is none or two."""
+    stored, python, command = request.base, request.base_python, request.base_command
+    folder, settings = request.base_folder, request.base_set
     here = [python, command, folder, settings]
+    if request.floor and stored is None and not any(here):
+        return Base()
     if stored is not None and any(option is not None for option in here):
         raise UsageError("--base is a record of earlier; the other --base-... run the base here")
     if stored is None and all(option is None for option in here):
@@ -59,8 +60,6 @@ def read_base(
 def _command(
     python: str | None, command: str | None, folder: Path | None
 ) -> tuple[str, ...] | None:
-    from convdyno.launch.link import WORKER
-
     if python is None and command is None and folder is None:
         return None
     if command is not None:
@@ -96,8 +95,6 @@ def _settings(text: str | None) -> dict[str, str] | None:
 
 def greeted(command: Sequence[str]) -> str:
     """The version of convdyno behind a command that starts workers on this machine."""
-    from convdyno.launch.local import LocalWorker
-
     shown = shlex.join(command)
     place: dict[str, Any] = {"pins": None, "local_rank": 0, "local_size": 1, "device": "cpu"}
     try:
@@ -120,12 +117,9 @@ def greeted(command: Sequence[str]) -> str:
     return str(said.get("convdyno", ""))
 
 
-def base_trials(trials: Sequence[Trial], base: Base, words: dict[str, Any]) -> list[Trial]:
+def base_trials(trials: Sequence[Trial], base: Base, given: axes.Given) -> list[Trial]:
     """What the base runs, for each of the candidate's trials."""
-    from convdyno.cli.cells import make_trials
-    from convdyno.launch.local import Here
-
-    made = make_trials(Here(), words | (base.settings or {})) if base.settings else list(trials)
+    made = make_trials(Here(), {**given, **base.settings}) if base.settings else list(trials)
     if len(made) != len(trials):
         raise UsageError("--base-set gives one value for what the candidate has a list of")
     if all(a == b for a, b in zip(made, trials, strict=True)) and base.command is None:
@@ -138,9 +132,6 @@ def stored_records(folder: Path, machine: dict[str, Any]) -> list[Record]:
 
     One of this machine, where there is any.
     """
-    from convdyno.results import machines
-    from convdyno.results.store import Store, read_record
-
     found = [read_record(folder)] if folder.is_file() else list(Store(folder).records())
     newest = {
         record.trial_digest: record
@@ -154,8 +145,6 @@ def stored_records(folder: Path, machine: dict[str, Any]) -> list[Record]:
 
 def base_of(trial: Trial, records: Sequence[Record], folder: Path, machine: Any) -> Record:
     """The stored base of a trial: the same trial, measured on this machine."""
-    from convdyno.results import machines
-
     found = next((record for record in records if record.trial == trial), None)
     if found is None:
         nearest = min(records, key=lambda record: len(trial.differs_in(record.trial)))

@@ -1,59 +1,47 @@
-"""A sweep's combinations into the trials of a plan, by the words of `bench`."""
+"""A sweep's combinations into the trials of a plan, by the names of axes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from convdyno.cli import options, parse
+from convdyno.app.cells import check_word, make_trials
+from convdyno.app.requests import READERS, BenchRequest, Hosts
+from convdyno.app.slurm_runs import check_order
+from convdyno.data import SOURCES
 from convdyno.errors import BadSweep, ConvdynoError, UsageError
-
-if TYPE_CHECKING:
-    from convdyno.launch.crew import Room
-    from convdyno.launch.slurm_order import Order
-    from convdyno.stage.sweep_plan import PlannedTrial
-    from convdyno.trial.spec import Trial
-    from convdyno.trial.sweep import Combination, Sweep
-    from convdyno.trial.sweep_file import Vocabulary
+from convdyno.launch.crew import Room
+from convdyno.launch.slurm_order import Order, kinds, read_order
+from convdyno.stage.sweep_plan import CASE, PlannedTrial
+from convdyno.trial import parse
+from convdyno.trial.axes import AXES
+from convdyno.trial.spec import Trial
+from convdyno.trial.sweep import Combination, Sweep
+from convdyno.trial.sweep_file import Vocabulary
 
 NOT_OF_ONE_TRIAL = ("case", "devices", "slurm", "stage_from")
-TOGETHER, SHUFFLE = 4, 0
-"""What a sweep's own settings are when they are not given."""
+OWN = {"together": 4, "shuffle": 0}
+"""A sweep's own settings, and what they are when they are not given."""
 FOR_JOBS = ("slurm_module", "slurm_setup")
-SETTINGS: dict[str, Callable[[str], Any]] = {
+CHECKS: dict[str, Any] = {
     "together": parse.whole("together"),
     "shuffle": parse.whole("shuffle", 0),
-    "within": parse.share("within"),
-    "budget": parse.duration("budget"),
-    "rounds": parse.whole("rounds"),
-    "watchdog": parse.duration("watchdog"),
-    "rank_timeout": parse.duration("rank-timeout"),
-    "per_node": parse.whole("per-node"),
-    "max_devices": parse.whole("max-devices"),
+    **{name: reader(name.replace("_", "-")) for name, reader in READERS.items()},
 }
 """What reads a setting that is more than a word."""
 
 
 def vocabulary() -> Vocabulary:
     """The words of a sweep: what makes trials, and what is given once."""
-    from convdyno.cli.bench import FAR
-    from convdyno.cli.cells import check_word, readers
-    from convdyno.trial.sweep_file import Vocabulary
-
-    others = {
-        "network", "engine", "devices", "exchange", "optimiser", "rate", "seed", "stage_from",
-        "slurm",
-    }  # fmt: skip
-    words = frozenset(readers()) | others | options.FLAGS
-    known = options.defaults()
+    words = [axis for axis in AXES if axis.commands or axis.name == "network"]
+    hosts = [one.name for one in fields(Hosts)]
     return Vocabulary(
-        words=words,
-        settings=frozenset((*SETTINGS, *FAR, *FOR_JOBS)),
-        flags=options.FLAGS,
-        check=lambda name, word: (SETTINGS.get(name) or partial(check_word, name))(word),
-        defaults={name: known[name] for name in words if known[name] is not None},
+        words=frozenset(axis.name for axis in words),
+        settings=frozenset((*CHECKS, *hosts, *FOR_JOBS)),
+        flags=frozenset(axis.name for axis in words if axis.kind == "flag"),
+        check=lambda name, word: (CHECKS.get(name) or partial(check_word, name))(word),
+        defaults={axis.name: axis.default for axis in words if axis.default is not None},
     )
 
 
@@ -66,8 +54,8 @@ class Plan:
     """By the trial's own word for it."""
 
 
-def make_plan(sweep: Sweep, name: str, there: Room, given: dict[str, Any]) -> Plan:
-    """Every trial of a sweep, in the order of the file; `given` is what is given once."""
+def make_plan(sweep: Sweep, name: str, there: Room, how: BenchRequest) -> Plan:
+    """Every trial of a sweep, in the order of the file; `how` has what is given once."""
     combinations = sweep.combinations()
     if not combinations:
         raise BadSweep(f"{name}: nothing is left to run: every combination is excluded")
@@ -78,7 +66,7 @@ def make_plan(sweep: Sweep, name: str, there: Room, given: dict[str, Any]) -> Pl
         text = str(family[0].get("slurm", ""))
         kind, order = orders.get(text, (None, None))
         try:
-            trials = _trials(family, order or there, given, order)
+            trials = _trials(family, order or there, how, order)
         except ConvdynoError as wrong:
             said = ", ".join(f"{word} {value}" for word, value in family[0].items())
             raise BadSweep(f"{name}: {wrong} ({said.replace('_', '-')})") from None
@@ -94,8 +82,6 @@ def make_plan(sweep: Sweep, name: str, there: Room, given: dict[str, Any]) -> Pl
 def _planned(
     trial: Trial, combination: Combination, axes: list[str], labels: dict[str, str]
 ) -> PlannedTrial:
-    from convdyno.stage.sweep_plan import CASE, PlannedTrial
-
     case = {CASE: str(combination[CASE])} if CASE in combination else {}
     path = tuple(str(combination.get(axis, "")) for axis in axes)
     return PlannedTrial(trial, case | labels, path)
@@ -103,8 +89,6 @@ def _planned(
 
 def _orders(combinations: list[Combination], name: str) -> dict[str, tuple[str, Order]]:
     """What Slurm is asked for, by what the file says."""
-    from convdyno.launch.slurm_order import kinds, read_order
-
     texts = list(dict.fromkeys(str(one["slurm"]) for one in combinations if "slurm" in one))
     try:
         orders = [read_order(text) for text in texts]
@@ -123,18 +107,14 @@ def _families(combinations: list[Combination]) -> list[list[Combination]]:
 
 
 def _trials(
-    family: list[Combination], there: Room, given: dict[str, Any], order: Order | None
+    family: list[Combination], there: Room, how: BenchRequest, order: Order | None
 ) -> list[Trial]:
-    from convdyno.cli.cells import make_trials
-    from convdyno.cli.slurm import check_order
-    from convdyno.data import SOURCES
-
     said = {word: value for word, value in family[0].items() if word not in NOT_OF_ONE_TRIAL}
     counts = [one["devices"] for one in family if "devices" in one]
-    words = options.given(said | ({"devices": counts} if counts else {}))
-    trials = make_trials(there, words)
+    given = said | ({"devices": counts} if counts else {})
+    trials = make_trials(there, given)
     if order is not None:
-        check_order(order, trials, given | words | {"budget": given["budget"]})
+        check_order(order, trials, how, given)
     if "stage_from" in family[0] and any(trial.data in SOURCES for trial in trials):
         raise UsageError("stage-from copies real data: give them with data")
     return trials

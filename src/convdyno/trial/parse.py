@@ -1,4 +1,4 @@
-"""Words of the command line into values; what does not fit is one sentence."""
+"""Words into values; what does not fit is one sentence."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from convdyno.cli import parse
 from convdyno.errors import UsageError
+from convdyno.trial import parse
 
 
 @pytest.mark.parametrize(

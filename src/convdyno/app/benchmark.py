@@ -1,0 +1,165 @@
+"""Images per second of every cell, with intervals that can be trusted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import MISSING, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from convdyno.app.cells import look_into, split_of
+from convdyno.app.certification import certificates
+from convdyno.app.largest import trials_that_fit
+from convdyno.app.place import launcher
+from convdyno.app.presets import with_preset
+from convdyno.app.requests import BenchRequest, Measurement
+from convdyno.app.result import Result
+from convdyno.data import SOURCES
+from convdyno.data.staging import staged
+from convdyno.engines import registry
+from convdyno.errors import UsageError
+from convdyno.report.document import Certificates
+from convdyno.results.record import new_record
+from convdyno.results.store import Store
+from convdyno.stage.progress import SILENCE, Narrator
+from convdyno.stage.rounds import Cell, Limits, Stage
+from convdyno.stats.plan import Goal
+from convdyno.trial import axes, parse
+from convdyno.trial.spec import Trial
+
+ONLY_HERE = (
+    "--stage-from copies data on this machine, and --nodes runs elsewhere: copy them there, and "
+    "give --data PATH"
+)
+REAL_DATA = "--stage-from copies real data: give them with --data PATH"
+
+
+def bench(request: BenchRequest, narrator: Narrator = SILENCE) -> Result:
+    """Measure every combination of what was asked for; Ctrl-C keeps what was measured."""
+    if "slurm" in request.axes:
+        raise UsageError("cells as jobs of Slurm are submitted, not measured here")
+    request = with_preset(request, narrator)
+    goal, limits = goal_of(request), limits_of(request)
+    out, patience = request.out, request.read("rank_timeout")
+    about = {
+        "command": request.command or command_of(request),
+        "labels": labels_of(request.labels),
+        "preset": request.preset,
+    }
+    with launcher(request, out, narrator) as there:
+        folders = stages(request.axes)
+        trials = trials_that_fit(there, request, narrator)
+        store = Store(out)
+        store.prepare()
+        proofs = certificates_of(trials, store, narrator)
+        if folders and request.nodes is not None:
+            raise UsageError(ONLY_HERE)
+        if folders and any(trial.data in SOURCES for trial in trials):
+            raise UsageError(REAL_DATA)
+        asked = [
+            trial.model_copy(update={"staged": folder}) for trial in trials for folder in folders
+        ]
+        with data_in_place(asked or trials, narrator) as placed:
+            there.check(placed)
+            machine = there.machine()
+            cells = [
+                Cell(new_record(trial, machine=machine, **about), there.alone(trial))
+                for trial in placed
+            ]
+            narrator.plan(len(cells), goal.minimum_rounds, goal.within, limits.budget_seconds)
+            start = partial(there.start, rank_seconds=patience)
+            try:
+                Stage(cells, goal, limits, store, narrator, start).run()
+            except KeyboardInterrupt:
+                narrator.say("interrupted: the workers were ended, finished turns are kept")
+            finally:
+                narrator.clear()
+    return Result([cell.record for cell in cells], proofs, out, limits.budget_seconds)
+
+
+def goal_of(request: Measurement) -> Goal:
+    """How precisely to measure."""
+    return Goal(request.read("within"), minimum_rounds=request.read("rounds"))
+
+
+def limits_of(request: Measurement) -> Limits:
+    """How long to measure at the most."""
+    return Limits(request.read("budget"), request.read("watchdog"))
+
+
+def labels_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels, if records can be called so."""
+    return parse.labels(f"{name}={value}" for name, value in labels.items())
+
+
+def stages(given: axes.Given) -> list[str]:
+    """The folders that data are copied to, as `LABEL=FOLDER` each."""
+    found = axes.find("stage_from").values(given.get("stage_from"))
+    words = [one for one in found if one is not None]
+    if words:
+        parse.labelled("--stage-from", ",".join(words))
+    return words
+
+
+@contextmanager
+def data_in_place(trials: Sequence[Trial], narrator: Narrator) -> Iterator[list[Trial]]:
+    """The trials with their data copied to where they shall be read, for as long as they run."""
+    with ExitStack() as kept:
+        copies: dict[tuple[Path, str], str] = {}
+        placed = []
+        for trial in trials:
+            if trial.staged is not None:
+                path = look_into(trial.data, split_of(trial))[0].path
+                label, _, folder = trial.staged.partition("=")
+                if (path, folder) not in copies:
+                    narrator.tell(f"copying {path} to {folder} ({label}) ...")
+                    copies[path, folder] = str(kept.enter_context(staged(path, Path(folder))))
+                trial = trial.model_copy(update={"staged": f"{label}={copies[path, folder]}"})
+            placed.append(trial)
+        yield placed
+
+
+def certificates_of(trials: Sequence[Trial], store: Store, narrator: Narrator) -> Certificates:
+    """Before engines are compared: the proofs that they compute the same, stored or made now."""
+    able = set(registry.installed_frameworks())
+    wanted: dict[str, set[tuple[str, str]]] = {}
+    for trial in trials:
+        if trial.engine in able:
+            wanted.setdefault(trial.network, set()).add((trial.engine, trial.kernels))
+    found = {}
+    for network, pairs in wanted.items():
+        for kernels in sorted({kernels for _, kernels in pairs}) if len(pairs) > 1 else ():
+            engines = sorted(engine for engine, kind in pairs if kind == kernels)
+            narrator.tell(f"certifying {network}: {', '.join(engines)} ...")
+            (found[network, kernels],) = certificates([network], engines, kernels, store)
+    return found
+
+
+def command_of(request: BenchRequest) -> str:
+    """What repeats a request on the command line."""
+    words = ["convdyno", "bench", _list(request.network)]
+    for name, value in request.axes.items():
+        words += _option(name, value)
+    for one in fields(request):
+        value = getattr(request, one.name)
+        usual = {} if one.default is MISSING else one.default
+        if "help" in one.metadata and one.name not in ("labels", "out") and value != usual:
+            words += _option(one.name, value)
+    for name, value in request.labels.items():
+        words += ["--label", f"{name}={value}"]
+    return shlex.join(words)
+
+
+def _option(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool) and (name not in axes.BY_NAME or axes.find(name).kind == "flag"):
+        return [f"--{name.replace('_', '-')}"] * value
+    return [f"--{name.replace('_', '-')}", _list(value, name)]
+
+
+def _list(value: Any, name: str = "") -> str:
+    if isinstance(value, str) or not isinstance(value, Sequence) or name == "image_size":
+        return axes.word(value)
+    return ",".join(map(axes.word, value))

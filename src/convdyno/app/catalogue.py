@@ -1,0 +1,75 @@
+"""What there is: networks, engines, data and recipes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from convdyno.data import KNOWN, SOURCES
+from convdyno.engines import registry
+from convdyno.trial.recipes import RECIPES
+from convdyno.zoo import registry as zoo
+
+
+def network_names() -> list[str]:
+    """The names of the zoo."""
+    return list(zoo.networks())
+
+
+def engine_names() -> list[str]:
+    """The names of all engines, installed or not."""
+    return list(registry.engines())
+
+
+def networks() -> list[dict[str, Any]]:
+    """The zoo."""
+    rows = []
+    for name, network in zoo.networks().items():
+        blueprint = zoo.build(name)
+        rows.append(
+            {
+                "network": name,
+                "image": "x".join(map(str, network.image)),
+                "parameters": blueprint.parameters,
+                "macs": blueprint.macs,
+                "paper": network.paper,
+                "note": network.note,
+            }
+        )
+    return rows
+
+
+def engines() -> list[dict[str, Any]]:
+    """The engines, and how to install those that are missing."""
+    return [
+        {
+            "engine": info.name,
+            "installed": info.installed,
+            "version": info.version or "",
+            "to install": "" if info.installed else info.install,
+        }
+        for info in registry.engines().values()
+    ]
+
+
+def data() -> list[dict[str, Any]]:
+    """Where batches can come from."""
+    paths = {"a path": "idx files, CIFAR-10, class folders, TFRecord or ImageNet's archives"}
+    return [{"data": name, "what": what} for name, what in (SOURCES | KNOWN | paths).items()]
+
+
+def recipes() -> list[dict[str, Any]]:
+    """How networks are trained."""
+    return [
+        {
+            "recipe": recipe.name,
+            "epochs": round(recipe.epochs),
+            "rule": recipe.optimiser.kind,
+            "rate": recipe.optimiser.rate,
+            "for batch": recipe.rate_for or "any",
+            "schedule": recipe.schedule.kind,
+            "precision": recipe.precision,
+            "note": recipe.note,
+            "published": recipe.expected,
+        }
+        for recipe in RECIPES.values()
+    ]

@@ -1,0 +1,81 @@
+"""What a trained network gets right, counted over all images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from convdyno.app.cells import look_into, one_value, shared_out
+from convdyno.app.place import launcher
+from convdyno.app.requests import EvaluateRequest
+from convdyno.blueprint.weight_file import read_header
+from convdyno.engines import registry
+from convdyno.errors import BadWeights, TrialFailed, UsageError
+from convdyno.launch.crew import Team
+from convdyno.run.checkpoint import latest, standing_of
+from convdyno.trial.spec import Trial, make_trial
+
+KEPT = ("network", "image_size", "classes", "width", "resize", "on_bad")
+"""What evaluation takes over from training besides what can be given anew."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of evaluating a checkpoint."""
+
+    checkpoint: Path
+    trial: Trial
+    found: dict[str, Any]
+    """Counts, shares and their intervals, as `eval --json` has them."""
+
+
+def evaluate(request: EvaluateRequest) -> Evaluation:
+    """Top-1, top-5 and loss over every test image exactly once."""
+    checkpoint, given = request.checkpoint, request.axes
+    file = latest(checkpoint) if checkpoint.is_dir() else checkpoint
+    if file is None:
+        raise BadWeights(f"there is no checkpoint in {checkpoint}")
+    trained = standing_of(read_header(file)).training.trial
+    if (request.network or trained.network) != trained.network:
+        raise BadWeights(f"{file} is a checkpoint of {trained.network}, not of {request.network}")
+    if request.network is None and ":" in trained.network:
+        # A file from elsewhere must not choose which code runs here.
+        raise BadWeights(
+            f"{file} is a checkpoint of {trained.network}, a network that is not convdyno's: "
+            "repeat that name with --network"
+        )
+    engines = registry.chosen(given.get("engine") or trained.engine)
+    if len(engines) != 1:
+        raise UsageError(f"evaluation is by one engine, not by {', '.join(engines)}")
+    values = {name: getattr(trained, name) for name in (*KEPT, "data", "batch", "view")}
+    values |= {name: one_value(name, given) for name in ("data", "batch", "view") if name in given}
+    values |= {name: one_value(name, given) for name in ("precision", "device")}
+    silence, patience = request.read("watchdog"), request.read("rank_timeout")
+    with launcher() as there:
+        spread = shared_out(there, given)
+        trial = make_trial(engine=engines[0], mode="infer", **values | spread)
+        look_into(trial.data, "validation")
+        found = _ask(there.start(trial, patience), request, file, trial, silence)
+    return Evaluation(file, trial, found)
+
+
+def _ask(
+    team: Team, request: EvaluateRequest, file: Path, trial: Trial, silence: float
+) -> dict[str, Any]:
+    try:
+        found = team.ask(
+            "evaluate",
+            silence=silence,
+            checkpoint=str(file),
+            trial=trial.model_dump(mode="json"),
+            averaged=not request.raw,
+            full=request.full,
+        )
+    except TrialFailed as failure:
+        if failure.status == "refused":
+            raise UsageError(str(failure)) from None
+        raise
+    finally:
+        team.end()
+    return {key: value for key, value in found.items() if key != "event"}

@@ -1,0 +1,265 @@
+"""What can be asked for: one frozen request for each use case, with a sentence for every field.
+
+The command line makes its options from these fields and from the table of axes. Importing this
+imports no library, so that help is instant.
+"""
+# ruff: noqa: RUF009  (`option` is `dataclasses.field` with a sentence.)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from convdyno.errors import UnknownName, UsageError
+from convdyno.trial import axes, parse
+from convdyno.trial.axes import Given
+
+Words = str | Sequence[str] | None
+Number = str | float
+RESULTS = Path("results")
+READERS: Mapping[str, Callable[[str], Callable[[str], float]]] = {
+    "within": parse.share,
+    "budget": parse.duration,
+    "rounds": parse.whole,
+    "watchdog": parse.duration,
+    "rank_timeout": parse.duration,
+    "per_node": parse.whole,
+    "max_devices": parse.whole,
+}
+"""What reads a field that is more than a word, by what it is called in a sentence."""
+
+
+def option(default: Any, help: str, **more: Any) -> Any:
+    """A field that is an option of the command line.
+
+    `type` is what it takes there, if not the kind of its default; `least` the smallest number;
+    `name` its name there, if not its own.
+    """
+    about = {"help": help, **more}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=about)
+    return field(default=default, metadata=about)
+
+
+LABELS = "NAME=VALUE: kept in the records; may be given again."
+WHERE = "FIELD=VALUE[,VALUE] or FIELD!=VALUE; several must all hold."
+RANK_TIMEOUT = "One of several devices that is silent for so long is lost."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What every request has."""
+
+    command: str = ""
+    """What repeats it on the command line; empty: made from the request, where that is possible."""
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """A request by options alone: fields and axes by their names; None is the default."""
+        known = {one.name for one in fields(cls)}
+        for name in options:
+            if name not in known and name not in axes.BY_NAME:
+                raise UnknownName("option", name, sorted(known - {"axes"} | axes.BY_NAME.keys()))
+        given = {name: value for name, value in options.items() if value is not None}
+        own = {name: value for name, value in given.items() if name in known}
+        return cls(**own | {"axes": {n: v for n, v in given.items() if n not in known}})
+
+    def read(self, name: str) -> Any:
+        """A field that is more than a word, as it is meant."""
+        value = getattr(self, name)
+        reader = READERS[name]
+        if reader is parse.whole and not isinstance(value, str):
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            return reader(name)(str(value) if whole else repr(value))
+        return reader(f"--{name.replace('_', '-')}")(axes.word(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience(Asked):
+    """How long workers may be silent."""
+
+    watchdog: Number = option("5m", "A worker that is silent for so long has hung.")
+    rank_timeout: Number = option("20s", RANK_TIMEOUT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Patience):
+    """Which cells, and how precisely and how long they are measured."""
+
+    network: Words = None
+    axes: Given = field(default_factory=dict)
+    """What else was given, by the names of axes: words, comma lists, values, lists of values."""
+    within: Number = option("3%", "Stop when the interval is so narrow.")
+    budget: Number = option("5m", "Stop after this time: 90s, 5m, 1h.")
+    rounds: int = option(3, "Fresh processes per cell, at least.", least=1)
+    out: Path = option(RESULTS, "The folder of the records.")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Everything that makes trials."""
+        if not self.network:
+            raise UsageError("which network? `convdyno list networks` shows all; try resnet50")
+        return {"network": self.network, **self.axes}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosts:
+    """On which hosts it runs: a nodes file's, or this machine."""
+
+    nodes: Path | None = option(None, "A file of hosts, `NAME SSH-ALIAS` a line: run there.",
+                                type=Path)  # fmt: skip
+    per_node: int = option(1, "Devices of each host.", least=1)
+    max_devices: int | None = option(None, "Count devices 1, 2, 4, ... up to this.", type=int,
+                                     least=1)  # fmt: skip
+    remote_dir: str | None = option(None, "Where convdyno is put there; default ~/.cache/convdyno.")
+    python: str | None = option(None, "The Python to use there; default: found or made.")
+    ssh_config: Path | None = option(None, "What ssh reads instead of ~/.ssh/config.", type=Path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRequest(Hosts, Measurement):
+    """Measure how fast networks train or infer."""
+
+    slurm_module: Sequence[str] = option((), "A module that jobs load; may be given again.")
+    slurm_setup: Path | None = option(None, "A file of bash that jobs read first.", type=Path)
+    preset: str | None = option(None, "Settings that `tune` has found, where none are given.")
+    labels: Mapping[str, str] = option({}, LABELS, name="label")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateRequest(Measurement):
+    """Hold a candidate against a base."""
+
+    within: Number = option("3%", "How much longer a step may take.")
+    base: Path | None = option(
+        None, "Records of earlier, of this machine; without NETWORK all of them.", type=Path
+    )
+    base_python: str | None = option(None, "The base's environment: the path of its Python.")
+    base_command: str | None = option(None, "What starts a worker of the base.")
+    base_folder: Path | None = option(
+        None, "The folder in which the base's workers run.", type=Path
+    )
+    base_set: str | None = option(None, "layout=nchw,threads=1: settings of the base.")
+    rounds: int = option(3, "Fresh processes of each side, at least.", least=2)
+    loss_steps: int = option(4, "First steps whose loss must agree.", least=1)
+    loss_within: str | None = option(None, "How far apart losses may be; 0: the same bits.")
+    ignore: str | None = option(None, "Of network, parameters, macs, loss, recompilations.")
+    floor: bool | None = option(
+        None, "Only measure the noise floor; or do without.", type=bool, name="floor/--no-floor"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneRequest(Measurement):
+    """Search the fastest settings of one network and engine."""
+
+    budget: Number = option("10m", "Half to search, half to measure.")
+    name: str | None = option(None, "Of the preset; default: NETWORK-ENGINE.")
+    own: bool = option(False, "Keep the preset in your configuration folder.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRequest(Asked):
+    """Measure every combination of a file's values."""
+
+    file: Path
+    retry: str | None = option(None, "failed: run again what failed or was skipped before.")
+    overrides: Sequence[str] = option(
+        (), "KEY=VALUE,...: instead of what the file says; again: more.", name="set"
+    )
+    labels: Mapping[str, str] = option({}, LABELS, name="label")
+    out: Path = option(RESULTS, "The folder of the records.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest(Patience):
+    """Train a network on real data."""
+
+    network: str
+    data: str
+    axes: Given = field(default_factory=dict)
+    """What else was given of a trial, by the names of axes; one value of each."""
+    recipe: str | None = option(None, "`convdyno list recipes` shows all; default: what is usual.")
+    log_dir: Path | None = option(
+        None, "Checkpoints, history, TensorBoard; default: runs/NETWORK.", type=Path
+    )
+    epochs: Number | None = option(None, "How often all images are seen.")
+    momentum: Number | None = option(None, "Of SGD.")
+    nesterov: bool | None = option(None, "Nesterov's momentum.", type=bool)
+    weight_decay: Number | None = option(None, "L2.")
+    decay_on: str | None = option(None, "all, or kernels: no batch norm, no biases")
+    label_smoothing: Number | None = option(None, "0 to 1.")
+    ema: Number | None = option(None, "Keep of a moving average of the weights: 0.999, or off.")
+    clip_norm: Number | None = option(None, "The largest norm of gradients, or off.")
+    larc_eta: Number | None = option(None, "LARC's trust coefficient, or off.")
+    larc_mode: str | None = option(None, "clip, scale")
+    schedule: str | None = option(None, "constant, cosine, poly, poly:1, or steps:30=0.1;60=0.01")
+    warmup: Number | None = option(None, "Epochs in which the rate rises.")
+    warmup_from: Number | None = option(None, "The share of the rate that it begins with.")
+    seeds: int = option(1, "Repeat with so many seeds.", least=1)
+    until: str | None = option(None, "Stop there: top1=0.90.")
+    eval_every: Number = option("1", "Epochs between evaluations.")
+    display_every: int | None = option(None, "Steps between lines.", type=int, least=1)
+    save_interval: Number = option("10m", "Time between checkpoints.")
+    summary_interval: Number = option("10m", "Time between TensorBoard images.")
+    keep: int = option(3, "Latest checkpoints that stay.", least=1)
+    watchdog: Number = option("10m", "A worker silent for so long has hung.")
+    resume: bool = option(False, "Only go on: an error where nothing was begun.")
+    labels: Mapping[str, str] = option(
+        {}, "NAME=VALUE: kept in run.json; may be given again.", name="label"
+    )
+    display_seconds: float = 10.0
+    """Between lines, where `display_every` does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateRequest(Patience):
+    """Evaluate a checkpoint over every test image."""
+
+    checkpoint: Path
+    axes: Given = field(default_factory=dict)
+    network: str | None = option(None, "Your own network, if it is one: package.module:function.")
+    raw: bool = option(False, "The weights themselves, not their moving average.")
+    full: bool = option(False, "Also each class, and which are confused.")
+    watchdog: Number = option("10m", "A worker silent for so long has hung.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyRequest(Asked):
+    """Prove that engines compute the same network."""
+
+    network: str
+    engine: str = option("all", "all (installed), or a comma list.")
+    kernels: str = option("native", "native, tuned")
+    out: Path = option(RESULTS, "The folder of the records.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest(Asked):
+    """Compare stored cells that are alike in all but one thing."""
+
+    results: Sequence[Path] = (RESULTS,)
+    by: str = option("engine", "The axis: engine, precision, batch, ..., machine, label.NAME")
+    where: Sequence[str] = option((), WHERE)
+    against: str | None = option(None, "Compare all values with this one; default: each with each.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportRequest(Asked):
+    """Show what was measured, in files."""
+
+    results: Sequence[Path] = (RESULTS,)
+    html: Path | None = option(
+        None, "One page that needs no network; default: report.html.", type=Path
+    )
+    svg: Path | None = option(None, "A folder for the charts as SVG.", type=Path)
+    png: Path | None = option(None, "A folder for the charts as PNG.", type=Path)
+    csv: Path | None = option(None, "All records as CSV.", type=Path)
+    markdown: Path | None = option(None, "The report as Markdown.", type=Path)
+    bencher: Path | None = option(None, "Bencher Metric Format (JSON).", type=Path)
+    where: Sequence[str] = option((), WHERE)
+    title: str = option("convdyno report", "Of the page.")
+    document: bool = False
+    """Whether the whole report is wanted as data, too."""

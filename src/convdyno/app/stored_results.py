@@ -1,0 +1,105 @@
+"""What has been measured: looked at, put away, brought together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from convdyno.errors import BadStore
+from convdyno.results.index import Head, Index
+
+if TYPE_CHECKING:  # Ten thousand records are listed from their index, without any of these.
+    from convdyno.results.archive import Archived
+    from convdyno.results.claims import Holder
+    from convdyno.results.merge import Merged as Merged
+    from convdyno.results.record import Record
+    from convdyno.stage.progress import Narrator
+
+
+@dataclass(frozen=True)
+class PutAway:
+    """Records that were archived, and those that stay because they are being measured."""
+
+    moved: list[Head]
+    staying: dict[str, Holder]
+    """Who measures it, by the record's name."""
+    archived: Archived | None
+    """Where they are; None if there was nothing to archive."""
+
+
+def heads(out: Path, where: Sequence[str], narrator: Narrator) -> list[Head]:
+    """The heads of the records for which all conditions hold, oldest first."""
+    index = Index(out, _figures)
+    try:
+        return index.select(where)
+    finally:
+        for sentence in index.skipped:
+            narrator.say(f"skipped: {sentence}")
+
+
+def records(out: Path, where: Sequence[str], narrator: Narrator) -> Iterator[Record]:
+    """The same in full, one at a time."""
+    from convdyno.results.store import read_record
+
+    for head in heads(out, where, narrator):
+        with suppress(BadStore):  # It was moved away meanwhile.
+            yield read_record(out / head.file)
+
+
+def find_record(out: Path, wanted: str) -> Record:
+    """One record by the beginning of its id, or `last`."""
+    from convdyno.results.store import read_record
+
+    return read_record(out / Index(out, _figures).find(wanted).file)
+
+
+def archive(out: Path, where: Sequence[str], narrator: Narrator) -> PutAway:
+    """Move records out of the way; what is being measured now stays."""
+    from convdyno.results.archive import archive
+    from convdyno.results.claims import holders
+    from convdyno.results.machines import cell_name
+
+    found = heads(out, where, narrator)
+    busy = dict(holders(out)) if found else {}
+    cells = {head.id: cell_name(head.digest, head.kind) for head in found}
+    staying = {name: busy[cell] for name, cell in cells.items() if cell in busy}
+    moving = [head for head in found if head.id not in staying]
+    derived = not where and not staying
+    done = archive(out, [head.file for head in moving], derived=derived) if moving else None
+    return PutAway(moving, staying, done)
+
+
+def merge(sources: Sequence[Path], out: Path) -> list[Merged]:
+    """Bring the records of other folders into one."""
+    from convdyno.results.merge import merge
+    from convdyno.results.store import Store
+
+    store = Store(out)
+    store.prepare()
+    return [merge(source, store) for source in sources]
+
+
+def load(out: Path, where: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The records of a folder as flat rows, and a sentence for each file that is none."""
+    from convdyno.report.flat import flat
+    from convdyno.report.rows import row
+    from convdyno.results.select import select
+    from convdyno.results.store import Store
+
+    store = Store(out)
+    # Ten thousand records in full would not fit into memory; their heads and figures do.
+    kept: dict[str, dict[str, Any]] = {}
+    found = []
+    for record in store.records():
+        kept[record.id] = flat(row(record))
+        found.append(record.but(processes=()))
+    return [kept[record.id] for record in select(found, where)], list(store.skipped)
+
+
+def _figures(record: Record) -> dict[str, Any]:
+    from convdyno.stats.index_figures import figures
+
+    return figures(record)

@@ -1,0 +1,152 @@
+"""One run of training in workers of its own: what they say, the signals they get, the record."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from convdyno.errors import BadStore, Refused, TrialFailed, UsageError
+from convdyno.launch.crew import Team
+from convdyno.report.training import Watcher
+from convdyno.results import facts, runs
+from convdyno.results.runs import RunRecord, Status
+from convdyno.trial.recipes import RECIPES
+from convdyno.trial.spec import Trial
+from convdyno.trial.training import Training, Watching
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+
+
+class Unwatched(Watcher):
+    """Nobody looks at the run."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, quiet=True)
+
+    def warn(self, sentence: str) -> None:
+        """Nothing: the record has it."""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """What runs of training have in common."""
+
+    watching: Watching
+    silence_seconds: float
+    start: Callable[[Trial], Team]
+    command: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, training: Training, folder: Path, watcher: Watcher) -> dict[str, Any]:
+        """One run in workers of its own, and its record; a failure is a status with a reason."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as wrong:
+            raise UsageError(f"--log-dir {folder} cannot be made: {wrong.strerror}") from None
+        about = {"folder": str(folder), "seed": training.trial.seed}
+        with runs.claimed(folder):
+            recipe = RECIPES.get(training.recipe)
+            record = runs.begin(
+                folder, training, self.watching, recipe, self.command, facts.machine(), self.labels
+            )
+            watcher.start(training)
+            begun: dict[str, Any] = {}
+            try:
+                ended = self._follow(training, folder, watcher, begun)
+            except TrialFailed as failure:
+                ended = {"status": failure.status, "reason": str(failure)}
+            except Refused as refusal:
+                ended = {"status": "refused", "reason": str(refusal)}
+            _close(record, folder, ended, begun, watcher)
+        if ended["status"] == "refused":
+            raise UsageError(ended["reason"])
+        return about | {"versions": begun.get("versions")} | ended
+
+    def _follow(
+        self, training: Training, folder: Path, watcher: Watcher, begun: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What the workers say, to their end; signals make them save and stop."""
+        team = self.start(training.trial)
+        try:
+            with _passing_on(team, begun) as signals:
+                events = team.events(
+                    "train",
+                    silence=self.silence_seconds,
+                    training=training.model_dump(mode="json"),
+                    watching=self.watching.model_dump(mode="json"),
+                    folder=str(folder),
+                )
+                try:
+                    for event in events:
+                        if event["event"] == "begun":
+                            begun.update(event)
+                        watcher.see(event)
+                        if event["event"] == "trained":
+                            break
+                except (TrialFailed, _Stopped):
+                    if not signals:
+                        raise
+                    return {"status": "stopped", "signal": signals[0], "reason": _by(signals[0])}
+        finally:
+            watcher.end()
+            team.end()
+        result = {name: value for name, value in event.items() if name != "event"}
+        if event["finished"]:
+            return {"status": "finished", "reason": "", **result}
+        number = signals[0] if signals else signal.SIGTERM
+        return {"status": "stopped", "signal": int(number), "reason": _by(number), **result}
+
+
+def _close(
+    record: RunRecord, folder: Path, ended: dict[str, Any], begun: dict[str, Any], watcher: Watcher
+) -> None:
+    """Write how a run ended; a disk that is full by now is no reason to fail."""
+    status: Status = ended["status"]
+    network = {name: begun[name] for name in ("digest", "parameters", "macs") if name in begun}
+    whole = record.ended(
+        status,
+        ended["reason"],
+        step=ended.get("step"),
+        versions=begun.get("versions", {}),
+        network=network,
+    )
+    result = {k: v for k, v in ended.items() if k not in ("status", "reason", "signal")}
+    try:
+        whole.model_copy(update={"result": result or None}).write(folder)
+    except BadStore as wrong:
+        watcher.warn(str(wrong))
+
+
+class _Stopped(Exception):
+    """A signal that there is nothing to save for."""
+
+
+@contextmanager
+def _passing_on(team: Team, begun: dict[str, Any]) -> Iterator[list[int]]:
+    """Signals that mean "stop soon" reach workers that train; a second Ctrl-C is final."""
+    seen: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        again = number == signal.SIGINT and number in seen
+        seen.append(number)
+        if again or not begun:
+            raise _Stopped
+        team.nudge()
+
+    # Only the main thread may hear signals; elsewhere they are somebody else's business.
+    heard = STOPPING if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, pass_on) for number in heard}
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _by(number: int) -> str:
+    return f"stopped by {signal.Signals(number).name}"

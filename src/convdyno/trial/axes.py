@@ -1,0 +1,364 @@
+"""What trials may differ in, each thing once: its name, its words, its meaning, who may give it.
+
+The options of commands, the words of sweeps, the settings of a gate's base, presets and what people
+are told of a trial all come from this table. A new axis is an entry here, a field of `Trial` of the
+same name, and whatever does what it says.
+
+Importing this imports no library, so that help is instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from convdyno.errors import UnknownName, UsageError
+from convdyno.trial import choices, parse
+
+if TYPE_CHECKING:
+    from convdyno.trial.spec import Trial
+
+Kind = Literal["list", "flag", "again"]
+"""An option that takes a comma list, one that is on or off, or one that is given several times."""
+Given = Mapping[str, Any]
+"""What was asked for by the names of axes: words, values, or several of them."""
+MAX = "max"
+"""The largest batch that fits, which is found by trying."""
+MEASURING = frozenset({"bench", "gate", "tune"})
+BENCH = frozenset({"bench"})
+NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Own:
+    """How a command that is not about speed has an axis."""
+
+    help: str = ""
+    """Empty: as it is elsewhere."""
+    default: str | bool | None = None
+    """None: the recipe, the data or the checkpoint decides."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that trials may differ in."""
+
+    name: str
+    """What options, sweeps and Python call it."""
+    help: str = ""
+    """For people; `{}` stands for the words to choose from."""
+    read: Callable[[str], Any] = str
+    """Makes a value of one word, or says what is wrong with it."""
+    default: str | bool | None = None
+    """What is meant when nothing is given; None: the network, the data or the place decides."""
+    kind: Kind = "list"
+    sets: str = ""
+    """The field of `Trial` that it sets, where that has another name."""
+    commands: frozenset[str] = MEASURING
+    """Commands that measure with it."""
+    also: Mapping[str, Own] = field(default_factory=dict)
+    """Other commands that have it, each in its own way."""
+    how: bool = False
+    """Whether it changes how the work is done, not what it is: a gate's base may differ in it."""
+    resumes: bool = False
+    """Whether training that was interrupted may go on with another value."""
+    tuned: bool = False
+    """Whether `tune` searches it and presets have it."""
+    together: bool = False
+    """Whether it means nothing to one device."""
+    older: str = ""
+    """An older name that is still understood."""
+    choices: tuple[str, ...] = ()
+    """The words to choose from, where there are only a few."""
+
+    @property
+    def of_trial(self) -> str:
+        """The field of `Trial`."""
+        return self.sets or self.name
+
+    def in_command(self, command: str) -> Own | None:
+        """Its help and default there; None where the command has no such option."""
+        own = self.also.get(command)
+        if own is None and command not in self.commands:
+            return None
+        text = (own and own.help) or self.help
+        default = self.default if own is None else own.default
+        return Own(text.format(", ".join(self.choices)), default)
+
+    def values(self, given: Any) -> list[Any]:
+        """What a word, a comma list, a value or several values mean; None is the default."""
+        if self.kind == "flag":
+            if not isinstance(given, bool):
+                raise UsageError(f"{self.name} is True or False, not {given!r}")
+            return [given]
+        if given is None:
+            return [None]
+        if self.kind == "again":
+            return [given] if isinstance(given, str) else [str(one) for one in given]
+        if isinstance(given, str):
+            return [self._value(word) for word in parse.several(given, str)]
+        size = isinstance(given, tuple) and self.name == "image_size"
+        if size or not isinstance(given, Iterable):
+            return [self._value(word(given))]
+        several = [self._value(word(one)) for one in given]
+        if not several:
+            raise UsageError(f"{self.name} is an empty list, so nothing would run")
+        return several
+
+    def _value(self, text: str) -> Any:
+        return text if self.name == "batch" and text == MAX else self.read(text)
+
+    def said(self, trial: Trial) -> str:
+        """The value that a trial has, in words."""
+        return said(getattr(trial, self.of_trial))
+
+
+def word(value: Any) -> str:
+    """A value as one types it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple | list):
+        return "x".join(map(str, value))
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() else repr(value)
+    return str(value)
+
+
+def said(value: Any) -> str:
+    """A value of a trial's field, for people."""
+    if value is None:
+        return "auto"
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _choice(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    """An axis with a few words to choose from; the first is the default."""
+    words = get_args(kind)
+    return {"name": name, "read": parse.one_of(name.replace("_", "-"), words), "choices": words,
+            "default": words[0], "help": "{}", **more}  # fmt: skip
+
+
+def _automatic(option: str) -> Callable[[str], int | None]:
+    return lambda word: None if word == "auto" else parse.whole(option)(word)
+
+
+def _batch(word: str) -> int:
+    if word == MAX:
+        raise UsageError("--batch max is found by trying, on this machine: give a number here")
+    return parse.whole("--batch")(word)
+
+
+def _loss_scale(word: str) -> float | str:
+    return word if word == "dynamic" else parse.number("--loss-scale")(word)
+
+
+def _stage(text: str) -> str:
+    parse.labelled("--stage-from", text)
+    return text
+
+
+_RECIPE = {"train": Own()}
+
+
+def _too(default: str | bool | None, help: str = "") -> dict[str, Own]:
+    """For training too."""
+    return {"train": Own(help, default)}
+
+
+AXES: tuple[Axis, ...] = (
+    Axis("network", commands=NOBODY),
+    Axis(
+        "engine", "A comma list, or all; default: the best installed.", resumes=True,
+        also={
+            "train": Own("Default: the best installed."),
+            "eval": Own("Any engine; default: the one that trained it."),
+        },
+    ),
+    Axis(**_choice("mode", choices.Mode)),
+    Axis(
+        "batch", "Images per device, or max; default: what suits the network.", _batch,
+        how=True, resumes=True, tuned=True,
+        also={
+            "train": Own("Images per device and step."),
+            "eval": Own("Images at a time on each device."),
+        },
+    ),
+    Axis(
+        **_choice("precision", choices.Precision), how=True,
+        also={
+            "train": Own(),
+            "eval": Own("fp32, bf16, fp16; weights are stored in float32.", "fp32"),
+        },
+    ),
+    Axis(
+        **_choice("layout", choices.Layout), how=True, resumes=True, tuned=True, also=_too("auto")
+    ),
+    Axis(
+        **_choice("compile", choices.Switch), how=True, resumes=True, tuned=True, also=_too("auto")
+    ),
+    Axis(
+        **_choice(
+            "kernels", choices.Kernels,
+            help="native (what users write), tuned (our fastest form; JAX on CPU)",
+        ),
+        how=True, resumes=True, also={"train": Own("{}", "native"), "certify": Own("{}", "native")},
+    ),
+    Axis(
+        **_choice("feed", choices.Feed, help="For Keras: batch (train_on_batch), fit (model.fit)"),
+        how=True,
+    ),
+    Axis(
+        "threads", "CPU threads; auto: one a core.", _automatic("--threads"), "auto",
+        how=True, resumes=True, tuned=True, also=_too("auto"),
+    ),
+    Axis(
+        "device", "auto, cpu, cuda, cuda:1, mps", default="auto", how=True, resumes=True,
+        also=_too("auto") | {"eval": Own("", "auto")},
+    ),
+    Axis(
+        "image_size", "224 or 224x160; default: the network's own.", parse.image_size, also=_RECIPE
+    ),
+    Axis(
+        "classes", "Number of classes; default: the network's own, or what the data have.",
+        parse.whole("--classes", 2), older="num_classes", also=_RECIPE,
+    ),
+    Axis(
+        "width", "Multiplies every channel count.", parse.number("--width"), "1", also=_too("1")
+    ),
+    Axis(
+        "data", "synthetic, synthetic-host, mnist, cifar10, ..., or a path.", default="synthetic",
+        also={"eval": Own("A name or a path; default: what it was trained on.")},
+    ),
+    Axis(
+        "ladder", "With real data: where the time goes, part by part.", default=False, kind="flag",
+        sets="rung", commands=BENCH,
+    ),
+    Axis(
+        "stage_from", "LABEL=FOLDER,...: copy the data there first; storage as an axis.", _stage,
+        sets="staged", commands=BENCH,
+    ),
+    Axis(
+        **_choice(
+            "loader", choices.Loader, help="own, native (tf.data, or torch's DataLoader with PIL)"
+        ),
+        how=True,
+    ),
+    Axis(**_choice("decoder", choices.Decoder), how=True, resumes=True, also=_too("auto")),
+    Axis(**_choice("crop", choices.Crop, help="In training: {}"), also=_RECIPE),
+    Axis(
+        **_choice("view", choices.View, help="In inference: {}"),
+        also={"train": Own("In evaluation: {}"), "eval": Own("{}; default: as trained.")},
+    ),
+    Axis(**_choice("resize", choices.Resize), also=_too("plain")),
+    Axis(**_choice("colour", choices.Colour, help="Random colours: {}"), also=_RECIPE),
+    Axis(
+        "input_threads", "Threads that decode; auto: one a core.", _automatic("--input-threads"),
+        "auto", how=True, resumes=True, also=_too("auto"),
+    ),
+    Axis(
+        "prefetch", "Batches that may be ready ahead.", parse.whole("--prefetch"), "4",
+        how=True, resumes=True, also=_too("4"),
+    ),
+    Axis(
+        **_choice("on_bad", choices.OnBad, help="Damaged images: {}"),
+        resumes=True, also=_too("error"),
+    ),
+    Axis(
+        **_choice(
+            "optimiser", choices.OptimiserKind, help="{}; default: the network's own.",
+            default=None,
+        ),
+        also={"train": Own("{}")},
+    ),
+    Axis(
+        "rate", "The learning rate.", parse.number("--rate"), sets="optimiser",
+        also={"train": Own("The base learning rate, as it is (not scaled).")},
+    ),
+    Axis(
+        "loss_scale", "For fp16: a number, or dynamic (the default).", _loss_scale, how=True,
+        also=_RECIPE,
+    ),
+    Axis(
+        "auxiliary", "Train with the auxiliary heads.", default=False, kind="flag",
+        also=_too(False),
+    ),
+    Axis(
+        "latency", "Wait after, and time, every single step.", default=False, kind="flag",
+        commands=MEASURING - {"tune"},
+    ),
+    Axis(
+        "devices", "How many run together; a list gives the scaling curve.",
+        parse.whole("--devices"), resumes=True,
+        also={
+            "train": Own("How many train together, --batch images on each."),
+            "eval": Own("How many share the images; the counts are the same."),
+        },
+    ),
+    Axis("hosts", commands=NOBODY, resumes=True),
+    Axis(
+        "slurm", "partition=P,gres=gpu:k80,time=15,...: cells as jobs; again: an axis.",
+        kind="again", commands=BENCH, resumes=True,
+    ),
+    Axis(
+        **_choice(
+            "scaling", choices.Scaling,
+            help="weak: --batch is each device's; strong: all devices'.",
+        ),
+        resumes=True,
+    ),
+    Axis(
+        **_choice(
+            "exchange", choices.Exchange,
+            help="Of gradients: default, independent (none), horovod",
+        ),
+        how=True, resumes=True, together=True,
+        also=_too("default", "Of gradients: default, horovod"),
+    ),
+    Axis(
+        "bucket_mb", "Gradients exchanged at a time, in MB (torch).", parse.number("--bucket-mb"),
+        how=True, resumes=True, tuned=True, together=True, also=_RECIPE,
+    ),
+    Axis(
+        **_choice("compress", choices.Compress, help="Gradients on the wire: {}"),
+        how=True, together=True, also=_too("none"),
+    ),
+    Axis(
+        "accumulate", "Parts of a batch that are computed before one exchange.",
+        parse.whole("--accumulate"), "1", how=True, resumes=True, also=_too("1"),
+    ),
+    Axis(
+        **_choice("processes", choices.Processes, help="One for each device, or for each host: {}"),
+        how=True, resumes=True, together=True,
+    ),
+    Axis(
+        "cores", "CPU cores of each device; auto: an equal share of all.", _automatic("--cores"),
+        "auto", how=True, resumes=True, also=_too("auto") | {"eval": Own("", "auto")},
+    ),
+    Axis(
+        "seed", "Of weights and images.", parse.whole("--seed", 0), "0",
+        also=_too("0", "Of weights, order and crops."),
+    ),
+)  # fmt: skip
+"""In the order of help."""
+BY_NAME: Mapping[str, Axis] = MappingProxyType({axis.name: axis for axis in AXES})
+
+
+def names(**wanted: bool) -> tuple[str, ...]:
+    """The axes of which all of this is true: `names(tuned=True)`."""
+    return tuple(a.name for a in AXES if all(getattr(a, k) is v for k, v in wanted.items()))
+
+
+def find(name: str) -> Axis:
+    """The axis of a name."""
+    if name not in BY_NAME:
+        raise UnknownName("option", name, sorted(BY_NAME))
+    return BY_NAME[name]
+
+
+def read(given: Given) -> dict[str, list[Any]]:
+    """The values of every axis, in the table's order; what is not given is the default."""
+    for name in given:
+        find(name)
+    return {axis.name: axis.values(given.get(axis.name, axis.default)) for axis in AXES}

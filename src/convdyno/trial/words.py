@@ -1,0 +1,35 @@
+"""A trial as the words of `convdyno bench` that make it."""
+
+from __future__ import annotations
+
+import shlex
+
+from convdyno.trial.axes import AXES
+from convdyno.trial.spec import Trial
+
+
+def bench_words(trial: Trial, *, ladder: bool = False) -> list[str]:
+    """What to give to `convdyno bench` to run a trial; what is the default is left out."""
+    batch = trial.global_batch if trial.scaling == "strong" else trial.batch
+    words = [trial.network, "--engine", trial.engine, "--batch", str(batch)]
+    for axis in AXES:
+        name = axis.name
+        if name in ("engine", "batch", "slurm") or axis.of_trial != name or not axis.commands:
+            continue
+        value = getattr(trial, name)
+        if name == "optimiser":
+            words += ["--optimiser", value.kind, "--rate", repr(value.rate)]
+        elif value != Trial.model_fields[name].default:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [_word(value)])]
+    return words + ["--ladder"] * ladder
+
+
+def bench_command(trial: Trial, *, ladder: bool = False) -> str:
+    """The same as one line for a shell."""
+    return shlex.join(["convdyno", "bench", *bench_words(trial, ladder=ladder)])
+
+
+def _word(value: object) -> str:
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    return repr(value) if isinstance(value, float) else str(value)
