@@ -16,7 +16,7 @@ from typing import BinaryIO
 MOST_BYTES = 1 << 30
 """A larger file is none of ours."""
 ABANDONED_SECONDS = 3600.0
-"""Where files cannot be locked, one that nobody has written to for so long is nobody's."""
+"""A hidden file that nobody has written to for so long is nobody's."""
 
 
 def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -38,32 +38,41 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
-    """A file written under a hidden name beside `path`, and renamed when it is complete.
+def whole_path(path: Path, *, sync: bool = True) -> Iterator[Path]:
+    """A hidden name beside `path` to write a file under, which is renamed when that is done.
 
     A kill at any instant leaves the old file or the new one. A link of that name is replaced, not
     followed, and an earlier file's mode is kept. Without `sync` a power cut may take the content.
     """
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(part, flags, 0o666)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            lock(descriptor)  # Tells whether the writer lives: see `clear_parts`.
-            with contextlib.suppress(OSError):
-                before = path.lstat().st_mode
-                if stat.S_ISREG(before):
-                    os.fchmod(descriptor, stat.S_IMODE(before))
-            yield file
-            file.flush()
+        mode = _created(part)
+        with contextlib.suppress(OSError):
+            before = path.lstat().st_mode
+            mode = before if stat.S_ISREG(before) else mode
+        yield part
+        descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(descriptor, stat.S_IMODE(mode))
             if sync:
                 os.fsync(descriptor)
-            part.replace(path)
+        finally:
+            os.close(descriptor)
+        part.replace(path)
     except BaseException:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise
     if sync:
-        sync_folder(path.parent)
+        _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
+    """The same, opened for writing."""
+    with whole_path(path, sync=sync) as part, part.open("r+b") as file:
+        lock(file.fileno())  # Tells whether the writer lives: see `clear_parts`.
+        yield file
 
 
 def write_whole(path: Path, content: str | bytes, *, sync: bool = True) -> Path:
@@ -74,30 +83,20 @@ def write_whole(path: Path, content: str | bytes, *, sync: bool = True) -> Path:
     return path
 
 
-def clear_parts(folder: Path) -> None:
-    """Remove what killed writers left under hidden names; what is being written stays."""
-    for part in folder.glob(".*.part"):
+def clear_parts(folder: Path, names: str = "*", *, older: float = ABANDONED_SECONDS) -> None:
+    """Remove what killed writers of files of such names left so many seconds ago.
+
+    What is being written stays. Who has these files to itself may say `older=0`.
+    """
+    for part in folder.glob(str(Path(names).with_name(f".{Path(names).name}.*.part"))):
         with contextlib.suppress(OSError):
-            descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = open_lock(part, create=False)
             try:
-                about = os.fstat(descriptor)
-                free = lock(descriptor)
-                if free is None:
-                    free = time.time() - about.st_mtime > ABANDONED_SECONDS
-                if free and stat.S_ISREG(about.st_mode):
+                idle = time.time() - os.fstat(descriptor).st_mtime
+                if lock(descriptor) is not False and (not older or idle >= older):
                     part.unlink()
             finally:
                 os.close(descriptor)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make sure that a rename is on the disk too, where a folder can be asked that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def open_lock(path: Path, *, create: bool = True) -> int:
@@ -122,3 +121,23 @@ def lock(descriptor: int) -> bool | None:
     except OSError:
         return None
     return True
+
+
+def _created(part: Path) -> int:
+    """Make an empty file that was not there, and tell its mode: what new files have here."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(part, flags, 0o666)
+    try:
+        return os.fstat(descriptor).st_mode
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make sure that a rename is on the disk too, where a folder can be asked that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -14,8 +14,7 @@ import psutil
 import pytest
 from schemas import keeps_to
 
-from convdyno.results.claims import Claim, claim
-from convdyno.results.machines import cell_name
+from convdyno.results.claims import Claim, cell_name, claim
 from convdyno.results.store import Store
 
 SWEEP = """

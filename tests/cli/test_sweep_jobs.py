@@ -10,8 +10,8 @@ from convdyno.app import sweep_jobs
 from convdyno.app.requests import BenchRequest
 from convdyno.report.sweep import left_words
 from convdyno.results import claims
+from convdyno.results.claims import cell_name
 from convdyno.results.jobs import Job, JobRun, new_run
-from convdyno.results.machines import cell_name
 from convdyno.results.store import Store
 from convdyno.stage.progress import SILENCE
 from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan

@@ -15,10 +15,11 @@ from miniatures import with_auxiliary as auxiliary
 from peaks import check_probes
 
 from convdyno.blueprint.draft import Draft
-from convdyno.engines import cpu, registry
+from convdyno.engines import registry
 from convdyno.engines.contract import Optimiser, normalise
 from convdyno.engines.jax import lower, optimiser
 from convdyno.errors import Refused
+from convdyno.processor import physical_cores
 
 
 def same(a, b):
@@ -245,7 +246,7 @@ def test_threads_are_those_of_the_trial(threads):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert f"threads={threads}" in done.stdout, done.stderr
-    assert ("3 threads share" in done.stdout) == (threads > cpu.cores())
+    assert ("3 threads share" in done.stdout) == (threads > physical_cores())
 
 
 def test_weights_of_another_network_are_refused():

@@ -57,7 +57,7 @@ def test_the_newest_stay_and_the_best(tmp_path: Path) -> None:
         path = written(tmp_path, step)
         if step == 10:
             checkpoint.mark_best(path)
-    (tmp_path / ".checkpoint-000000003.safetensors-12.part").write_text("half")
+    (tmp_path / ".checkpoint-000000003.safetensors.0123.part").write_text("half")
     checkpoint.drop_old(tmp_path, 2)
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == [

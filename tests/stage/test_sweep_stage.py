@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from players import Troupe
 
-from convdyno.results.claims import Claim, claim
+from convdyno.results.claims import Claim, cell_name, claim
 from convdyno.results.index import Index
-from convdyno.results.machines import cell_name, kind
+from convdyno.results.machines import kind
 from convdyno.results.record import Record
 from convdyno.results.store import Store
 from convdyno.stage.rounds import Limits

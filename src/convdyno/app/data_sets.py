@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,10 +16,11 @@ from convdyno.data.detect import open_source, recognise
 from convdyno.data.fake_photos import LARGEST, MadeSet
 from convdyno.data.fetch import Got, get
 from convdyno.data.info import describe
-from convdyno.data.pipeline import Pipeline, cores
+from convdyno.data.pipeline import Pipeline
 from convdyno.data.source import Facts
 from convdyno.data.speed import Parts, TimedBatches, blocks, parts
 from convdyno.errors import UsageError
+from convdyno.processor import core_count
 from convdyno.stats.rounds import Round
 from convdyno.stats.summary import interval
 from convdyno.trial import parse
@@ -111,9 +111,7 @@ def _write(
 
 
 def _threads(given: int | None) -> int:
-    if given is not None:
-        return parse.whole("--threads")(str(given))
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return core_count() if given is None else parse.whole("--threads")(str(given))
 
 
 def _options(
@@ -152,7 +150,7 @@ def _document(
     found = interval(
         [Round.of([b.seconds for b in measured], [b.batches for b in measured], batch)]
     )
-    busy = min(int(str(ran["threads"])), cores())
+    busy = min(int(str(ran["threads"])), core_count())
     return {
         "path": path,
         "kind": facts.kind,

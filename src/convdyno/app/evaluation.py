@@ -12,8 +12,9 @@ from convdyno.app.requests import EvaluateRequest
 from convdyno.blueprint.weight_file import read_header
 from convdyno.engines import registry
 from convdyno.errors import BadWeights, TrialFailed, UsageError
-from convdyno.launch.crew import Team
+from convdyno.launch.launcher import Team
 from convdyno.run.checkpoint import latest, standing_of
+from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial.spec import Trial, make_trial
 
 KEPT = ("network", "image_size", "classes", "width", "resize", "on_bad")
@@ -30,7 +31,7 @@ class Evaluation:
     """Counts, shares and their intervals, as `eval --json` has them."""
 
 
-def evaluate(request: EvaluateRequest) -> Evaluation:
+def evaluate(request: EvaluateRequest, narrator: Narrator = SILENCE) -> Evaluation:
     """Top-1, top-5 and loss over every test image exactly once."""
     checkpoint, given = request.checkpoint, request.axes
     file = latest(checkpoint) if checkpoint.is_dir() else checkpoint
@@ -52,7 +53,7 @@ def evaluate(request: EvaluateRequest) -> Evaluation:
     values |= {name: one_value(name, given) for name in ("data", "batch", "view") if name in given}
     values |= {name: one_value(name, given) for name in ("precision", "device")}
     silence, patience = request.read("watchdog"), request.read("rank_timeout")
-    with launcher() as there:
+    with launcher(narrator=narrator) as there:
         spread = shared_out(there, given)
         trial = make_trial(engine=engines[0], mode="infer", **values | spread)
         look_into(trial.data, "validation")

@@ -59,8 +59,7 @@ def find_record(out: Path, wanted: str) -> Record:
 def archive(out: Path, where: Sequence[str], narrator: Narrator) -> PutAway:
     """Move records out of the way; what is being measured now stays."""
     from convdyno.results.archive import archive
-    from convdyno.results.claims import holders
-    from convdyno.results.machines import cell_name
+    from convdyno.results.claims import cell_name, holders
 
     found = heads(out, where, narrator)
     busy = dict(holders(out)) if found else {}

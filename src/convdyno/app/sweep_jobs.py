@@ -13,7 +13,6 @@ from convdyno.launch.collect import collect, uncollected
 from convdyno.results import claims
 from convdyno.results.index import Index
 from convdyno.results.jobs import JobRun, read_runs
-from convdyno.results.machines import cell_name
 from convdyno.results.store import Store
 from convdyno.stage.progress import Narrator
 from convdyno.stage.sweep_plan import OPEN, PlannedTrial, SweepPlan
@@ -71,7 +70,7 @@ def _claimed(
     for one in agenda.left:
         if one.trial.slurm is None:
             continue
-        name = cell_name(one.trial.digest, one.trial.slurm)
+        name = claims.cell_name(one.trial.digest, one.trial.slurm)
         found = claims.claim(how.out, name, SUBMITTING_SECONDS)
         if isinstance(found, claims.Claim):
             held.callback(found.release)

@@ -16,6 +16,7 @@ from convdyno.app.training_plan import make_training
 from convdyno.app.training_run import Trainer, Unwatched
 from convdyno.errors import UsageError
 from convdyno.report.training import Watcher
+from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial import axes, parse
 from convdyno.trial.training import Training, Watching
 
@@ -29,7 +30,10 @@ class Trained:
     """As `train --json` has them; one that was stopped has a `signal`."""
 
 
-def train(request: TrainRequest, watch: Callable[[Path], Watcher] = Unwatched) -> Trained:
+def train(
+    request: TrainRequest, watch: Callable[[Path], Watcher] = Unwatched,
+    narrator: Narrator = SILENCE,
+) -> Trained:  # fmt: skip
     """Train with every seed; `watch` makes what follows the run in a folder."""
     seconds = {
         name: parse.duration(f"--{name.replace('_', '-')}")(axes.word(getattr(request, name)))
@@ -48,7 +52,7 @@ def train(request: TrainRequest, watch: Callable[[Path], Watcher] = Unwatched) -
     if request.resume and not any(_begun(folder) for folder in folders.values()):
         raise UsageError(f"there is nothing to resume in {_whole(request)}")
     runs: list[dict[str, Any]] = []
-    with launcher() as there:
+    with launcher(narrator=narrator) as there:
         training = make_training(there, request)
         start = partial(there.start, rank_seconds=patience)
         trainer = Trainer(watching, silence, start, request.command, labels)

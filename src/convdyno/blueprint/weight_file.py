@@ -28,6 +28,7 @@ from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.ops import Norm, Shape
 from convdyno.blueprint.weights import Array, Weights
 from convdyno.errors import BadWeights
+from convdyno.files import whole_path
 
 FORMAT = 1
 HEADER_LIMIT = 100_000_000
@@ -142,27 +143,13 @@ def describe(blueprint: Blueprint, width: float = 1.0, note: str = "") -> dict[s
 
 
 def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str]) -> None:
-    """Write arrays under a temporary name, make sure they are on the disk, and rename."""
-    part = path.with_name(f".{path.name}-{os.getpid()}.part")
+    """Put arrays in place of an earlier file, whole or not at all."""
     try:
-        save_file(dict(arrays), part, metadata)
-        with part.open("rb+") as file:
-            os.fchmod(file.fileno(), _usual_mode())
-            os.fsync(file.fileno())
-        part.replace(path)
+        with whole_path(path) as part:
+            save_file(dict(arrays), part, metadata)
     except (OSError, SafetensorError) as wrong:
         reason = getattr(wrong, "strerror", None) or _line(wrong)
         raise BadWeights(f"{path} cannot be written: {reason}") from None
-    finally:
-        if part.parent.is_dir():
-            part.unlink(missing_ok=True)
-
-
-def _usual_mode() -> int:
-    """Who may read a new file; safetensors lets nobody but its owner."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def read_header(path: Path) -> WeightHeader:

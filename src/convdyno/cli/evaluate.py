@@ -29,11 +29,12 @@ def eval_(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a checkpoint: top-1, top-5 and loss over every test image exactly once."""
+    from convdyno.app import Narrator
     from convdyno.app.evaluation import evaluate
     from convdyno.report.console import Screen
     from convdyno.report.document import to_json
 
-    done = evaluate(request)
+    done = evaluate(request, Narrator(quiet=as_json))
     trial = done.trial
     if as_json:
         about = {name: getattr(trial, name) for name in ("network", "engine", "precision", "data")}

@@ -44,13 +44,15 @@ def train(
     A recipe gives every number; each can be given anew. Any engine goes on from, and evaluates, any
     other engine's checkpoints.
     """
+    from convdyno.app import Narrator
     from convdyno.app.training import train
     from convdyno.report.document import to_json
     from convdyno.report.training import Watcher, document, summary
 
     if sys.stderr.isatty():
         request = replace(request, display_seconds=1.0)
-    done = train(request, partial(Watcher, quiet=as_json, table=request.display_every is not None))
+    watch = partial(Watcher, quiet=as_json, table=request.display_every is not None)
+    done = train(request, watch, Narrator(quiet=as_json))
     if as_json:
         typer.echo(to_json(document(done.training, done.runs)))
     elif request.seeds > 1:

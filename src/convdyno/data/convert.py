@@ -27,14 +27,14 @@ from convdyno.data.encoded_image import (
     ends_early,
     read_header,
 )
-from convdyno.data.files import listed
+from convdyno.data.files import listed, told_if_full
 from convdyno.data.folder import class_folders
 from convdyno.data.source import DecodedImages, Source, Split
 from convdyno.data.tf_example import Picture, build_example
 from convdyno.data.tfrecord import Records, RecordWriter
 from convdyno.data.tolerance import OnBad, Tolerance
-from convdyno.data.whole import clear_parts, told_if_full, whole_file
 from convdyno.errors import BadData, UsageError
+from convdyno.files import clear_parts, whole_file
 
 Form = Literal["tfrecord", "folder"]
 Encoding = Literal["keep", "jpeg", "png"]
@@ -213,7 +213,7 @@ class _Plan:
         journal = self.target / JOURNAL
         if journal.exists():
             done = self._same(journal)["done"]
-            clear_parts(self.target)
+            clear_parts(self.target, "**/*", older=0)
             return dict(done)
         if (self.target / SIDECAR).exists():
             self._same(self.target / SIDECAR)

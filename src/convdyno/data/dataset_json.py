@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.data.files import reason
-from convdyno.data.whole import whole_file
 from convdyno.errors import BadData
+from convdyno.files import whole_file
 
 SIDECAR = "dataset.json"
 

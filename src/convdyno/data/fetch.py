@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from convdyno.data.cifar import CLASSES, write_binary
 from convdyno.data.detect import default_folder, recognise
-from convdyno.data.files import CHUNK, reason
+from convdyno.data.files import CHUNK, reason, told_if_full
 from convdyno.data.idx import write_idx
 from convdyno.data.source import DecodedImages, Split
-from convdyno.data.whole import told_if_full, whole_file
 from convdyno.errors import BadData, UnknownName, UsageError
+from convdyno.files import whole_file
 
 TIMEOUT = 30.0
 BATCHES = 5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gzip
 import io
 import os
@@ -24,6 +26,7 @@ IN_MEMORY = 2 << 30
 """How many bytes of a tar archive are read before it must be unpacked by hand."""
 CHUNK = 1 << 20
 GZIP = b"\x1f\x8b"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -157,3 +160,17 @@ def _by_folder(blobs: Iterator[Blob]) -> Iterator[list[Blob]]:
     for blob in blobs:
         found.setdefault(blob.name.rpartition("/")[0], []).append(blob)
     yield from found.values()
+
+
+@contextlib.contextmanager
+def told_if_full(folder: Path) -> Iterator[None]:
+    """What could not be written is one sentence, a full disk above all."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise BadData(
+                f"there is no room left to write to {folder} ({reason(error)}); "
+                "what is finished stays, and the same command goes on from there"
+            ) from error
+        raise BadData(f"{folder} cannot be written: {reason(error)}") from error

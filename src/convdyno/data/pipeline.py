@@ -6,7 +6,6 @@ alone: not on threads, and over all ranks together not on their number either.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
@@ -23,6 +22,7 @@ from convdyno.data.counter_rng import shuffled
 from convdyno.data.decode import Choice, chosen
 from convdyno.data.source import DecodedImages, Labels, Pixels, Source
 from convdyno.errors import BadData, UnknownName, UsageError
+from convdyno.processor import core_count
 
 Cache = Literal["none", "bytes", "decoded"]
 CACHES = {
@@ -129,7 +129,7 @@ class Pipeline:
         cache: Cache = "none",
         cached: int = 512,
     ) -> None:
-        threads = threads or cores()
+        threads = threads or core_count()
         if threads < 1 or prefetch < 1:
             raise UsageError("a pipeline needs at least one thread and one batch ahead")
         if cache not in CACHES:
@@ -359,11 +359,6 @@ class _Crew:
             batch.left -= 1
             if not batch.left:
                 self._ready.notify_all()
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _place(schedule: BatchOrder, start: tuple[int, int]) -> int:

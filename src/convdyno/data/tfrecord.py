@@ -29,8 +29,8 @@ from convdyno.data.files import listed, reason
 from convdyno.data.optional_import import need
 from convdyno.data.source import Example, Facts, Split
 from convdyno.data.tf_example import class_name, find_filename, find_label, parse_example
-from convdyno.data.whole import whole_file
 from convdyno.errors import BadData
+from convdyno.files import whole_file
 
 Offsets = NDArray[np.int64]
 HEADER = 12

@@ -1,37 +1,14 @@
-"""The processor that engines run on, as the system tells it."""
+"""What the processor cannot do well, in words."""
 
 from __future__ import annotations
 
-import os
-import platform
-import re
-from pathlib import Path
+from convdyno.processor import features, physical_cores
 
 NATIVE = {
     "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
     "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
 }
 """Features, as Linux calls them, by which half precision is real arithmetic."""
-SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-
-
-def cores() -> int:
-    """The physical cores that this process may use."""
-    if not hasattr(os, "sched_getaffinity"):
-        return os.cpu_count() or 1
-    return len({text_of(SIBLINGS.format(n)) or n for n in os.sched_getaffinity(0)})
-
-
-def name() -> str:
-    """What the processor is called."""
-    found = re.search(r"^model name\s*:\s*(.*)$", text_of("/proc/cpuinfo"), re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
-
-
-def features() -> set[str]:
-    """Its instruction sets, as Linux calls them; none where that cannot be seen."""
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text_of("/proc/cpuinfo"), re.MULTILINE)
-    return set(found[1].split()) if found else set()
 
 
 def emulated(precision: str) -> bool:
@@ -53,14 +30,7 @@ def emulation(precision: str) -> list[str]:
 
 def crowded(threads: int) -> list[str]:
     """A warning, if there are more threads than cores."""
-    if threads <= cores():
+    here = physical_cores()
+    if threads <= here:
         return []
-    return [f"{threads} threads share {cores()} cores; --threads {cores()} is usually faster"]
-
-
-def text_of(file: str | Path) -> str:
-    """What a file of the system's says; nothing if it is not there."""
-    try:
-        return Path(file).read_text()
-    except OSError:
-        return ""
+    return [f"{threads} threads share {here} cores; --threads {here} is usually faster"]

@@ -31,6 +31,7 @@ from convdyno.launch.local import HUGE_PAGES, environment
 from convdyno.launch.starters import LOCAL, Member
 from convdyno.launch.starters import found as found
 from convdyno.launch.tether import Tether
+from convdyno.processor import usable_cores
 from convdyno.rendezvous import Meeting, Unproven, call, listen
 from convdyno.results import facts
 from convdyno.trial.spec import Trial
@@ -112,7 +113,7 @@ def _call_again(member: Member, contact: Contact) -> socket.socket | None:
 
 
 def _call(member: Member, contact: Contact) -> socket.socket:
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    cores = usable_cores()
     about = {"name": socket.gethostname(), "cores": cores}
     return call(contact.address, contact.port, contact.key, member.rank, member.size, about)
 
@@ -163,7 +164,7 @@ class Hands:
         here = socket.gethostname()
         # Ranks beside this one see it by an address that is no use on other machines.
         mine = next((o.mine for o in others if o.facts["name"] != here), others[0].mine)
-        cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
+        cores = tuple(usable_cores())
         self._ranks = [_Whereabouts(mine, here, cores)]
         for other in others:
             name = other.facts["name"]

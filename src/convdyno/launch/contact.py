@@ -9,7 +9,6 @@ is the secret, and the ports follow from it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import json
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from convdyno.errors import UsageError
+from convdyno.files import lock
 
 TOKEN, FOLDER, PORT = "CONVDYNO_TOKEN", "CONVDYNO_RANKS_DIR", "CONVDYNO_PORT"
 ADVICE = (
@@ -157,8 +157,7 @@ class Board:
             held = os.open(part, flags, 0o600, dir_fd=inside)
             try:
                 _only_ours(os.fstat(held))
-                with contextlib.suppress(OSError):  # Some file systems have no locks.
-                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(held)
                 os.write(held, json.dumps(asdict(contact)).encode())
                 os.fsync(held)
                 os.rename(part, self._name, src_dir_fd=inside, dst_dir_fd=inside)
@@ -175,17 +174,13 @@ class Board:
             earlier = os.open(self._name, os.O_RDWR | os.O_NOFOLLOW, dir_fd=inside)
         except OSError:
             return
-        try:
-            fcntl.flock(earlier, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        taken = lock(earlier) is False
+        os.close(earlier)
+        if taken:
             raise UsageError(
                 "another run of the same job waits for its ranks: give each run a CONVDYNO_JOB "
                 "of its own, the same on all its ranks"
-            ) from None
-        except OSError:
-            return  # No locks here.
-        finally:
-            os.close(earlier)
+            )
 
 
 @contextlib.contextmanager

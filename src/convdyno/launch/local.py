@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import selectors
 import signal
 import sys
@@ -16,6 +15,7 @@ from convdyno.errors import Refused, TrialFailed
 from convdyno.launch.crew import Crew, Place
 from convdyno.launch.launcher import OutOfTime, Team
 from convdyno.launch.link import DOING, WORKER, PipeLink, died_while
+from convdyno.processor import usable_cores
 from convdyno.results import facts
 from convdyno.results.record import Rank
 from convdyno.trial.spec import Trial
@@ -134,8 +134,7 @@ class Here:
             raise Refused(f"{most} devices were asked for, and this machine has {many}")
         if most == 1 or facts.uses_gpus(device):
             return None
-        here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-        here = here or os.cpu_count() or 1
+        here = len(usable_cores())
         if most > here:
             raise Refused(f"{most} devices were asked for, and this machine has {here} CPU cores")
         return here // most

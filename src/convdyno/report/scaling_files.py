@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from convdyno.files import write_whole
 from convdyno.report.scaling import Curve
 
 HEADER = "gpus,images_per_sec"
@@ -31,11 +32,11 @@ def write_curves(curves: Sequence[Curve], folder: Path) -> list[Path]:
             table = folder / (f"{name}.csv" if kind == "default" else f"{name}-{kind}.csv")
             counts = [point.trial.devices for point in points]
             rates = [point.rate for point in points]
-            written.append(_write(table, _table(zip(counts, rates, strict=True))))
+            written.append(write_whole(table, _table(zip(counts, rates, strict=True))))
             if (one := curve.baseline) is not None:
                 ideal = _table((count, count * one.rate) for count in counts)
-                written.append(_write(table.with_name(f"{table.name}.ideal"), ideal))
-        written.append(_write(folder / f"{name}.svg", svg(scaling_figure(curve))))
+                written.append(write_whole(table.with_name(f"{table.name}.ideal"), ideal))
+        written.append(write_whole(folder / f"{name}.svg", svg(scaling_figure(curve))))
     return written
 
 
@@ -47,9 +48,3 @@ def _name(curve: Curve) -> str:
 
 def _table(lines: Iterable[tuple[int, float]]) -> str:
     return "".join([f"{HEADER}\n", *(f"{count},{rate!r}\n" for count, rate in lines)])
-
-
-def _write(path: Path, text: str) -> Path:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    return part.replace(path)

@@ -7,6 +7,7 @@ file system without them), its process number and the time until which it may la
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -78,6 +79,11 @@ class Claim:
                 self._path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def cell_name(digest: str, kind: str) -> str:
+    """What a trial on a kind of machine is claimed by."""
+    return f"{digest[:24]}-{hashlib.sha256(kind.encode()).hexdigest()[:8]}"
 
 
 def claim(folder: Path, cell: str, seconds: float) -> Claim | Holder:

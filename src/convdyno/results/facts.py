@@ -7,11 +7,12 @@ import platform
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from convdyno import processor
 
 SPEED_FLAGS = (
     "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16",
@@ -36,14 +37,14 @@ def machine() -> dict[str, Any]:
         "host": socket.gethostname(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "cpu": cpu_name(),
+        "cpu": processor.name(),
         "architecture": platform.machine(),
         "cores_physical": psutil.cpu_count(logical=False),
-        "cores_logical": psutil.cpu_count(),
-        "cores_usable": usable_cores(),
-        "cpu_flags": [flag for flag in SPEED_FLAGS if flag in cpu_flags()],
+        "cores_logical": processor.logical_cores(),
+        "cores_usable": processor.core_count(),
+        "cpu_flags": [flag for flag in SPEED_FLAGS if flag in processor.features()],
         "memory_bytes": psutil.virtual_memory().total,
-        "hypervisor": "hypervisor" in cpu_flags(),
+        "hypervisor": "hypervisor" in processor.features(),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "huge_pages": _chosen(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
         "gpus": gpus(),
@@ -56,17 +57,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def usable_cores() -> int:
-    """How many cores this process may use: affinity and a container's quota considered."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    quota = (_read("/sys/fs/cgroup/cpu.max") or "max").split()
-    if len(quota) == 2 and quota[0] != "max":
-        cores = min(cores, max(1, int(quota[0]) // int(quota[1])))
-    return cores
-
-
 def free_memory(group: str = "/sys/fs/cgroup") -> int:
     """Bytes that can still be taken: of the machine, and of what its container may use."""
     free: int = psutil.virtual_memory().available
@@ -76,24 +66,6 @@ def free_memory(group: str = "/sys/fs/cgroup") -> int:
     # Files that are only held because there was room for them give way.
     held = dict(line.split() for line in (_read(f"{group}/memory.stat") or "").splitlines())
     return max(0, min(free, int(most) - int(used) + int(held.get("inactive_file", 0))))
-
-
-def cpu_name() -> str:
-    """The processor's model name."""
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    if sys.platform == "darwin":
-        return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
-    return platform.processor() or platform.machine()
-
-
-def cpu_flags() -> frozenset[str]:
-    """The processor's instruction sets, where the system tells."""
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        if line.startswith(("flags", "Features")):
-            return frozenset(line.partition(":")[2].split())
-    return frozenset()
 
 
 def visible_gpus(devices: Path = Path("/dev")) -> list[str]:
@@ -147,7 +119,7 @@ def allocated() -> str | None:
 def disturbances() -> list[str]:
     """What would disturb a measurement on this machine now, each with what to do."""
     found = []
-    load, cores = os.getloadavg()[0], psutil.cpu_count() or 1
+    load, cores = os.getloadavg()[0], processor.logical_cores()
     if load > 0.25 * cores:
         found.append(
             f"the load is {load:.1f} on {cores} cores: other work is running; "
@@ -161,7 +133,7 @@ def disturbances() -> list[str]:
         )
     if psutil.swap_memory().used > 64 << 20:
         found.append("some memory is swapped out: free memory, or `swapoff -a`")
-    if "hypervisor" in cpu_flags():
+    if "hypervisor" in processor.features():
         found.append(
             "this is a virtual machine: neighbours may take CPU time (steal), "
             "which is recorded with every block; trust ratios more than absolute figures"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -21,16 +20,12 @@ from typing import TYPE_CHECKING, Any
 from convdyno import __version__
 from convdyno.errors import BadStore
 from convdyno.files import read_plain, write_whole
+from convdyno.results.names import ID, shortened
 
 if TYPE_CHECKING:
     from convdyno.results.record import Record
 
 NAME = ".index"
-MOST_LETTERS = 200
-ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,{MOST_LETTERS - 1}}}")
-"""What a record may be called: the name of a file, wherever it is taken to, and no path."""
-MOST_NAMED = 10
-"""So many names stand in a sentence."""
 LARGEST = 1e18
 """No figure of ours is larger."""
 Figures = Callable[["Record"], dict[str, Any]]
@@ -175,26 +170,6 @@ class Index:
         data = {"made_by": MADE_BY, "files": self._known}
         with suppress(OSError):  # It only saves time; a folder that cannot be written can be read.
             write_whole(self._folder / NAME, json.dumps(data, separators=(",", ":")), sync=False)
-
-
-def shortened(wanted: str, names: Sequence[str], what: str) -> str:
-    """The name that is or begins with `wanted`; `last` is the last of them."""
-    if wanted == "last" and names:
-        return names[-1]
-    found = [wanted] if wanted in names else [name for name in names if name.startswith(wanted)]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        inside = [name for name in names if wanted in name]
-        within = f"; {_some(inside)} {'has' if len(inside) == 1 else 'have'} it inside"
-        raise BadStore(f"no {what} begins with {wanted!r} (of {len(names)}){within * bool(inside)}")
-    raise BadStore(f"{wanted!r} is the beginning of more than one {what}: {_some(found)}")
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first names of many."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def head_of(file: str, record: Record, figures: Figures) -> Head:

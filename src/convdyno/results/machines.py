@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -21,11 +20,6 @@ def make(machine: Mapping[str, Any]) -> str:
     """The same without how many cores and GPUs: a job has what it asked for."""
     gpus = sorted({str(gpu.get("name", "GPU")) for gpu in machine.get("gpus") or ()})
     return ", ".join([str(machine.get("cpu") or "unknown processor"), *gpus])
-
-
-def cell_name(digest: str, kind: str) -> str:
-    """What a trial on a kind of machine is claimed by."""
-    return f"{digest[:24]}-{hashlib.sha256(kind.encode()).hexdigest()[:8]}"
 
 
 def same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from convdyno.errors import BadStore
-from convdyno.results.index import MOST_LETTERS
 from convdyno.results.machines import kind
+from convdyno.results.names import MOST_LETTERS
 from convdyno.results.record import Record
 from convdyno.results.store import Store, read_record
 

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from convdyno import __version__
-from convdyno.results.index import ID
+from convdyno.results.names import ID
 from convdyno.trial.spec import Trial
 
 SCHEMA: Literal[1] = 1

@@ -6,7 +6,6 @@ the new one. The weights in it are read by `convdyno weights` like any others.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -31,6 +30,7 @@ from convdyno.blueprint.weight_file import (
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import State
 from convdyno.errors import BadWeights
+from convdyno.files import clear_parts, whole_path
 from convdyno.trial.training import Training
 
 RANDOM = "random/"
@@ -80,7 +80,6 @@ def save(
     # Not `ascontiguousarray`, which makes a row of a single number.
     arrays |= {STATE + name: np.asarray(array, order="C") for name, array in state.items()}
     write_tensors(path, arrays, metadata)
-    _sync(path.parent)
 
 
 def standing_of(header: WeightHeader) -> TrainingStanding:
@@ -166,34 +165,19 @@ def drop_old(folder: Path, keep: int) -> None:
     found = sorted(_checkpoints(folder), key=lambda pair: int(pair[1][1]))
     for file, _ in found[:-keep]:
         file.unlink(missing_ok=True)
-    for part in folder.glob(".*.safetensors-*.part"):
-        part.unlink(missing_ok=True)
+    clear_parts(folder, "*.safetensors", older=0)
 
 
 def mark_best(path: Path) -> None:
     """Let `best.safetensors` be this checkpoint, which may be dropped later."""
-    part = path.with_name(f".{BEST}-{os.getpid()}.part")
-    part.unlink(missing_ok=True)
-    try:
+    with whole_path(path.with_name(BEST)) as part:
+        part.unlink()
         try:
             os.link(path, part)
         except OSError:  # Not every file system has links.
             shutil.copyfile(path, part)
-        part.replace(path.with_name(BEST))
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _checkpoints(folder: Path) -> list[tuple[Path, re.Match[str]]]:
     files = sorted(folder.iterdir()) if folder.is_dir() else []
     return [(file, match) for file in files if (match := NAME.fullmatch(file.name))]
-
-
-def _sync(folder: Path) -> None:
-    """Make sure that a rename is on the disk too."""
-    with contextlib.suppress(OSError):
-        opened = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)

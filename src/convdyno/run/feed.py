@@ -16,6 +16,7 @@ from convdyno.data import SOURCES
 from convdyno.data.synthetic import HostBatch, synthetic_batch
 from convdyno.engines.contract import Batch, Engine, Fitter, HasLoader, Material, Session
 from convdyno.errors import BadData, Refused
+from convdyno.processor import core_count
 from convdyno.results.record import Peak
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
@@ -216,7 +217,6 @@ def _material(source: Source, blueprint: Blueprint, trial: Trial, world: World) 
     """One rank's share of real data for a framework's own loader, to be treated as by ours."""
     from convdyno.data import augment
     from convdyno.data.folder import WHOLE, Pictures
-    from convdyno.data.pipeline import cores
     from convdyno.data.source import DecodedImages
     from convdyno.data.tfrecord import Records
 
@@ -253,7 +253,7 @@ def _material(source: Source, blueprint: Blueprint, trial: Trial, world: World) 
         train=trial.mode == "train",
         batch=own_batch(trial, world),
         seed=trial.seed + world.rank,
-        threads=trial.input_threads or cores(),
+        threads=trial.input_threads or core_count(),
         prefetch=trial.prefetch,
         area=law.area if law else (1.0, 1.0),
         aspect=law.aspect if law else (1.0, 1.0),

@@ -31,8 +31,8 @@ import psutil
 from convdyno import __version__
 from convdyno.engines import registry
 from convdyno.errors import ConvdynoError
+from convdyno.processor import usable_cores
 from convdyno.results import facts
-from convdyno.run import pinning
 from convdyno.run.feed import blueprint_of
 from convdyno.trial.spec import Trial
 
@@ -50,7 +50,7 @@ def survey(trials: Sequence[Trial], name: str) -> dict[str, Any]:
         "networks": [_network(trial) for trial in trials],
         "engines": {trial.engine: _engine(trial.engine) for trial in trials},
         "data": {trial.data: _present(trial.data) for trial in trials},
-        "cores": len(pinning.cores()),
+        "cores": len(usable_cores()),
         "gpus": len(facts.visible_gpus()),
         "address": address,
         "interface": interface,

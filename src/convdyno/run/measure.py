@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from convdyno.processor import logical_cores
 from convdyno.results.record import Block
 from convdyno.run.energy import Joules
 from convdyno.stats.steady import Steady
@@ -205,7 +206,7 @@ def _others(before: _CpuClock, after: _CpuClock) -> tuple[float, float]:
     wall = after.wall - before.wall
     if wall < COUNTER_SECONDS:
         return 0.0, 0.0
-    capacity = wall * (os.cpu_count() or 1)
+    capacity = wall * logical_cores()
     foreign = (after.busy - before.busy) - (after.own - before.own)
     steal = after.steal - before.steal
     return min(1.0, max(0.0, foreign / capacity)), min(1.0, max(0.0, steal / capacity))

@@ -6,6 +6,7 @@ import os
 import socket
 
 from convdyno.errors import Refused
+from convdyno.processor import usable_cores
 from convdyno.results.facts import visible_gpus
 
 
@@ -13,19 +14,12 @@ def pin(numbers: list[int]) -> None:
     """Use only these of the cores that this process may use, counted from 0."""
     if not hasattr(os, "sched_setaffinity"):
         return
-    here = cores()
+    here = usable_cores()
     if numbers[-1] >= len(here):
         raise Refused(
             f"{socket.gethostname()} has {len(here)} CPU cores, too few for {numbers[-1] + 1}"
         )
     os.sched_setaffinity(0, {here[n] for n in numbers})
-
-
-def cores() -> list[int]:
-    """The CPU cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def choose_gpu(local_rank: int, local_size: int) -> None:

@@ -45,6 +45,7 @@ import psutil
 
 from convdyno import __version__
 from convdyno.errors import ConvdynoError, LossLost, Refused, TrialFailed, UsageError
+from convdyno.processor import usable_cores
 from convdyno.rendezvous import reserve
 from convdyno.run.ranks import Ranks
 from convdyno.trial.spec import Trial
@@ -104,7 +105,7 @@ class Worker:
             ports=ports,
             convdyno=__version__,
             time=time.time(),
-            cores=pinning.cores(),
+            cores=usable_cores(),
             visible=shown,
             allocated=allocated,
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from safetensors.numpy import load_file
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.local import LocalWorker
+from convdyno.processor import logical_cores
 from convdyno.results.certificate import (
     TOLERANCES,
     Arrays,
@@ -91,7 +91,7 @@ class Examination:
                 self._workers[engine] = LocalWorker()
         case = _Case(subject, Path(self._folder.name), self._workers, self._kernels, self._brief)
         condition = case.pose()
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(logical_cores()) as pool:
             proofs = tuple(pool.map(case.examine, self._candidates))
         for lost in case.lost:
             self._workers.pop(lost).end()

@@ -20,8 +20,8 @@ from typing import Any
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.launcher import OutOfTime, Team
-from convdyno.results.claims import Holder, claim_in_turn
-from convdyno.results.machines import cell_name, kind
+from convdyno.results.claims import Holder, cell_name, claim_in_turn
+from convdyno.results.machines import kind
 from convdyno.results.record import Block, Energy, NetworkFacts, Peak, Process, Record
 from convdyno.results.store import Store
 from convdyno.stage.progress import Narrator

@@ -18,9 +18,8 @@ from typing import Any
 from convdyno.errors import TrialFailed
 from convdyno.launch.launcher import Team
 from convdyno.results import machines
-from convdyno.results.claims import Claim, claim
+from convdyno.results.claims import Claim, cell_name, claim
 from convdyno.results.index import Index
-from convdyno.results.machines import cell_name
 from convdyno.results.record import Record, new_record
 from convdyno.results.store import Store, read_record
 from convdyno.stage.progress import Narrator

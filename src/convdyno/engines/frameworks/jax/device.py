@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxlib.version import __version__ as jaxlib_version
 
-from convdyno.engines import cpu
+from convdyno import processor
 from convdyno.engines.contract import Trial
 from convdyno.engines.devices import check_tf32
 from convdyno.errors import Refused
@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
 def start(trial: Trial, devices: int = 1) -> tuple[jax.Device, int]:
     """Give the process its device and threads; on a CPU there is one for each device at least."""
     compilations()
-    wanted = max(trial.threads or cpu.cores(), devices)
+    wanted = max(trial.threads or processor.physical_cores(), devices)
     # XLA reads this once, when JAX first asks for a device; imports alone do not.
     os.environ["NPROC"] = str(wanted)
     if trial.device == "cpu":
@@ -70,7 +70,7 @@ def label(device: jax.Device) -> str:
 
 def name(device: jax.Device) -> str:
     """What the device is called."""
-    return cpu.name() if device.platform == "cpu" else device.device_kind
+    return processor.name() if device.platform == "cpu" else device.device_kind
 
 
 def memory_bytes(device: jax.Device) -> int | None:
@@ -146,4 +146,4 @@ def _devices() -> list[jax.Device]:
 def _pool_threads() -> int:
     """The threads that XLA's pool for CPUs really has; 0 where that cannot be seen."""
     names = (task / "comm" for task in Path("/proc/self/task").glob("*"))
-    return sum(cpu.text_of(name).strip() == POOL_THREAD for name in names)
+    return sum(processor.text_of(name).strip() == POOL_THREAD for name in names)

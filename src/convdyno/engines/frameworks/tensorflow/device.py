@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from convdyno.engines import cpu
+from convdyno import processor
 from convdyno.engines.contract import Trial
 from convdyno.engines.devices import check_tf32, pick
 from convdyno.errors import Refused
@@ -39,7 +39,7 @@ def start(trial: Trial, device: str) -> int:
         raise Refused(
             "TensorFlow promises nchw on GPUs only, and this trial runs on cpu: use --layout nhwc"
         )
-    threads = trial.threads or cpu.cores()
+    threads = trial.threads or processor.physical_cores()
     start_runtime(threads, device)
     tf.config.experimental.enable_tensor_float_32_execution(trial.precision == "tf32")
     return threads
@@ -64,7 +64,7 @@ def start_runtime(threads: int, device: str) -> None:
 def name(device: str) -> str:
     """What the device is called."""
     if device == "cpu":
-        return cpu.name()
+        return processor.name()
     details = tf.config.experimental.get_device_details(_gpus()[device])
     return str(details.get("device_name", "GPU"))
 

@@ -8,7 +8,7 @@ import shutil
 
 import torch
 
-from convdyno.engines import cpu
+from convdyno import processor
 from convdyno.engines.contract import Trial
 from convdyno.engines.devices import check_tf32, pick
 from convdyno.errors import Refused
@@ -41,7 +41,7 @@ def start(trial: Trial, device: torch.device) -> int:
     check_tf32(trial.precision, device.type)
     if trial.compile == "on" and device.type == "cpu" and not _compiler():
         raise Refused("torch.compile needs a C++ compiler on a CPU: install g++, or --compile off")
-    threads = trial.threads or cpu.cores()
+    threads = trial.threads or processor.physical_cores()
     torch.set_num_threads(threads)
     # These two spellings are understood by every torch since 1.12 and do not conflict.
     torch.set_float32_matmul_precision("high" if trial.precision == "tf32" else "highest")
@@ -55,7 +55,7 @@ def start(trial: Trial, device: torch.device) -> int:
 def name(device: torch.device) -> str:
     """What the device is called."""
     on_gpu = device.type == "cuda"
-    return torch.cuda.get_device_name(device) if on_gpu else cpu.name()
+    return torch.cuda.get_device_name(device) if on_gpu else processor.name()
 
 
 def wait(device: torch.device) -> None:

@@ -1,0 +1,34 @@
+"""What records and runs are called, and how a name may be shortened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from convdyno.errors import BadStore
+
+MOST_LETTERS = 200
+ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,{MOST_LETTERS - 1}}}")
+"""What a record may be called: the name of a file, wherever it is taken to, and no path."""
+MOST_NAMED = 10
+"""So many names stand in a sentence."""
+
+
+def shortened(wanted: str, names: Sequence[str], what: str) -> str:
+    """The name that is or begins with `wanted`; `last` is the last of them."""
+    if wanted == "last" and names:
+        return names[-1]
+    found = [wanted] if wanted in names else [name for name in names if name.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        inside = [name for name in names if wanted in name]
+        within = f"; {_some(inside)} {'has' if len(inside) == 1 else 'have'} it inside"
+        raise BadStore(f"no {what} begins with {wanted!r} (of {len(names)}){within * bool(inside)}")
+    raise BadStore(f"{wanted!r} is the beginning of more than one {what}: {_some(found)}")
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of many."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
