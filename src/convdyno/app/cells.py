@@ -17,7 +17,7 @@ from convdyno.trial.sweep import expand
 from convdyno.zoo.registry import build, find
 
 if TYPE_CHECKING:
-    from convdyno.launch.crew import Launcher, Room
+    from convdyno.launch.launcher import Launcher, Room
 
 LADDER = {
     "encoded": ("device", "host", "decoded", "bytes", "source"),

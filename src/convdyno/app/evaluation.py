@@ -12,7 +12,7 @@ from convdyno.app.requests import EvaluateRequest
 from convdyno.blueprint.weight_file import read_header
 from convdyno.engines import registry
 from convdyno.errors import BadWeights, TrialFailed, UsageError
-from convdyno.launch.crew import Team
+from convdyno.launch.launcher import Team
 from convdyno.run.checkpoint import latest, standing_of
 from convdyno.trial.spec import Trial, make_trial
 

@@ -14,7 +14,7 @@ from convdyno.trial.axes import MAX, Given
 
 if TYPE_CHECKING:
     from convdyno.app.requests import Measurement
-    from convdyno.launch.crew import Launcher
+    from convdyno.launch.launcher import Launcher
     from convdyno.stage.progress import Narrator
     from convdyno.trial.spec import Trial
 

@@ -11,7 +11,7 @@ from convdyno.app.requests import READERS, BenchRequest, Hosts
 from convdyno.app.slurm_runs import check_order
 from convdyno.data import SOURCES
 from convdyno.errors import BadSweep, ConvdynoError, UsageError
-from convdyno.launch.crew import Room
+from convdyno.launch.launcher import Room
 from convdyno.launch.slurm_order import Order, kinds, read_order
 from convdyno.stage.sweep_plan import CASE, PlannedTrial
 from convdyno.trial import parse

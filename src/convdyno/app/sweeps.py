@@ -23,7 +23,7 @@ from convdyno.app.requests import BenchRequest, SweepRequest
 from convdyno.app.sweep_jobs import run_jobs
 from convdyno.app.sweep_plan import OWN, Plan, make_plan, vocabulary
 from convdyno.errors import BadStore, UsageError
-from convdyno.launch.crew import Launcher
+from convdyno.launch.launcher import Launcher
 from convdyno.report.sweep import plan_lines
 from convdyno.results.claims import holders
 from convdyno.results.index import Index

@@ -9,7 +9,7 @@ from convdyno.app.requests import TrainRequest
 from convdyno.data.detect import splits
 from convdyno.engines import registry
 from convdyno.errors import UsageError
-from convdyno.launch.crew import Launcher
+from convdyno.launch.launcher import Launcher
 from convdyno.trial import axes, parse, recipes
 from convdyno.trial.recipes import Recipe
 from convdyno.trial.schedule import Schedule

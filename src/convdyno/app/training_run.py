@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.errors import BadStore, Refused, TrialFailed, UsageError
-from convdyno.launch.crew import Team
+from convdyno.launch.launcher import Team
 from convdyno.report.training import Watcher
 from convdyno.results import facts, runs
 from convdyno.results.runs import RunRecord, Status
