@@ -24,7 +24,7 @@ import typer.main
 from convdyno.cli.main import main
 from convdyno.errors import TrialFailed
 from convdyno.launch import link, local
-from convdyno.launch.crew import Team
+from convdyno.launch.launcher import Team
 from convdyno.run import worker
 from convdyno.trial.spec import Trial
 

@@ -31,7 +31,8 @@ def test_a_mistake_is_said_once_and_ends_all(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_is_killed_is_named_and_nothing_is_left(tmp_path: Path) -> None:
-    words = (*external.BENCH, "--device", "clock=real;step=0.01", "--budget", "60s", "--json")
+    endless = ("--device", "clock=real;step=0.01", "--rounds", "50", "--within", "0.01%")
+    words = (*external.BENCH, *endless, "--json")
     processes = [external.start(tmp_path, rank, 2, *words) for rank in range(2)]
     worker = _child(processes[1].pid)
     os.kill(worker, 9)

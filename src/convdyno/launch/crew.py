@@ -19,10 +19,7 @@ from typing import Any
 from convdyno import __version__
 from convdyno.errors import TrialFailed
 from convdyno.launch.joint_answer import joint_answer
-from convdyno.launch.launcher import Launcher as Launcher
 from convdyno.launch.launcher import OutOfTime
-from convdyno.launch.launcher import Room as Room
-from convdyno.launch.launcher import Team as Team
 from convdyno.launch.link import DOING, Link, died_while
 from convdyno.results.record import Rank
 from convdyno.trial.spec import Trial
