@@ -55,17 +55,6 @@ class Asked:
     command: str = ""
     """What repeats it on the command line; empty: made from the request, where that is possible."""
 
-    @classmethod
-    def of(cls, **options: Any) -> Self:
-        """A request by options alone: fields and axes by their names; None is the default."""
-        known = {one.name for one in fields(cls)}
-        for name in options:
-            if name not in known and name not in axes.BY_NAME:
-                raise UnknownName("option", name, sorted(known - {"axes"} | axes.BY_NAME.keys()))
-        given = {name: value for name, value in options.items() if value is not None}
-        own = {name: value for name, value in given.items() if name in known}
-        return cls(**own | {"axes": {n: v for n, v in given.items() if n not in known}})
-
     def read(self, name: str) -> Any:
         """A field that is more than a word, as it is meant."""
         value = getattr(self, name)
@@ -95,6 +84,17 @@ class Measurement(Patience):
     budget: Number = option("5m", "Stop after this time: 90s, 5m, 1h.")
     rounds: int = option(3, "Fresh processes per cell, at least.", least=1)
     out: Path = option(RESULTS, "The folder of the records.")
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """A request by options alone: fields and axes by their names; None is the default."""
+        known = {one.name for one in fields(cls)}
+        for name in options:
+            if name not in known and name not in axes.BY_NAME:
+                raise UnknownName("option", name, sorted(known - {"axes"} | axes.BY_NAME.keys()))
+        given = {name: value for name, value in options.items() if value is not None}
+        own = {name: value for name, value in given.items() if name in known}
+        return cls(**own | {"axes": {n: v for n, v in given.items() if n not in known}})
 
     @property
     def given(self) -> dict[str, Any]:
