@@ -23,7 +23,7 @@ import typer.main
 
 from convdyno.cli.main import main
 from convdyno.errors import TrialFailed
-from convdyno.launch import link, local
+from convdyno.launch import local, transport
 from convdyno.launch.launcher import Team
 from convdyno.run import worker
 from convdyno.trial.spec import Trial
@@ -83,7 +83,7 @@ class WorkerHere:
 
 
 def _start(self: local.Here, trial: Trial, rank_seconds: float) -> Team:
-    plain = trial.engine in ENGINES and not trial.crewed and self._command == link.WORKER
+    plain = trial.engine in ENGINES and not trial.crewed and self._command == transport.WORKER
     if plain and not any(word in trial.device for word in OWN_PROCESS):
         return WorkerHere()
     return HERE(self, trial, rank_seconds)

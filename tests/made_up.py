@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from convdyno.results.certificate import Certificate, EngineProof
-from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record, new_record
-from convdyno.results.store import Store
+from convdyno.store.certificate import Certificate, EngineProof
+from convdyno.store.folder import Store
+from convdyno.store.record import Block, NetworkFacts, Peak, Process, Record, new_record
 from convdyno.trial.spec import make_trial
 
 FACTS = NetworkFacts(

@@ -27,7 +27,7 @@ def keeps_to(name: str, document: Any) -> Any:
 
 def record_schema() -> str:
     """What `record.json` has to say: the model's own schema, without what only repeats names."""
-    from convdyno.results.record import Record
+    from convdyno.store.record import Record
 
     made = Record.model_json_schema()
     for model in (made, *made["$defs"].values()):

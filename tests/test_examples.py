@@ -9,7 +9,7 @@ import pytest
 from runs import bars
 
 from convdyno.app.sweep_plan import vocabulary
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
 from convdyno.trial.sweep_file import read_sweep
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

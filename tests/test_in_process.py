@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
 
 BENCH = ("bench", "mine:net", "--engine", "clockwork", "--image-size", "8", "--rounds", "1")
 BENCH += ("--within", "50%", "--batch", "4,1000", "--device", "random=3;most=99")

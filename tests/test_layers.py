@@ -7,42 +7,39 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "convdyno"
-EVERYWHERE = {"files", "processor", "terminal"}
-"""What stands below all layers: files, the processor, and text on the screen."""
-MACHINE = {"results.facts", "results.machines"}
-"""What the machine is, which stands below what was measured on it."""
+EVERYWHERE = {"files", "terminal"}
+"""What stands below all layers: files, and text on the screen."""
 BACKENDS = {"torch", "jax", "tensorflow"}
 """What Keras runs on."""
 CONTRACT = {"engines.contract", "engines.cpu", "blueprint", "errors"}
-DEVICE = {"engines.contract", "engines.cpu", "engines.devices", "errors"}
+DEVICE = {"engines.contract", "engines.cpu", "engines.devices", "machine", "errors"}
 MAY_IMPORT = {
     "errors": set(),
     "files": set(),
-    "processor": set(),
     "rendezvous": set(),
     "terminal": set(),
     "blueprint": {"errors"},
     "zoo": {"blueprint", "errors"},
     "trial": {"errors"},
     "machine": {"errors"},
-    "results": {"errors", "trial"} | MACHINE,
-    "stats": {"errors", "results"},
-    "report": {"errors", "stats", "results", "trial"},
-    "data": {"errors", "trial"},
-    "engines": {"blueprint", "trial", "errors"},
+    "store": {"errors", "trial", "machine"},
+    "stats": {"errors", "store"},
+    "report": {"errors", "stats", "store", "machine", "trial"},
+    "data": {"errors", "trial", "machine"},
+    "engines": {"blueprint", "trial", "machine", "errors"},
     "engines.frameworks": set(),
     **{f"engines.frameworks.{name}": DEVICE for name in BACKENDS},
     **{f"engines.{name}": CONTRACT | {f"engines.frameworks.{name}"} for name in BACKENDS},
     "engines.keras": CONTRACT | {f"engines.frameworks.{name}" for name in BACKENDS},
     "run": {
-        "engines.contract", "engines.registry", "blueprint", "data", "zoo", "results", "stats",
-        "trial", "rendezvous", "errors",
+        "engines.contract", "engines.registry", "blueprint", "data", "zoo", "store", "stats",
+        "trial", "machine", "rendezvous", "errors",
     },
-    "launch": {"trial", "results", "rendezvous", "errors"},
-    "stage": {"launch", "results", "stats", "trial", "errors"},
+    "launch": {"trial", "store", "machine", "rendezvous", "errors"},
+    "stage": {"launch", "store", "machine", "stats", "trial", "errors"},
     "app": {
         "blueprint", "zoo", "trial", "data", "engines.registry", "run", "launch", "stage",
-        "results", "stats", "report", "errors",
+        "store", "machine", "stats", "report", "errors",
     },
     "cli": {"app", "report", "trial", "errors"},
     "api": {"app", "report", "trial", "errors"},
@@ -66,8 +63,6 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 def layer_of(module: str) -> str:
     parts = module.split(".")
-    if ".".join(parts[:2]) in MACHINE:
-        return "machine"
     if parts[0] != "engines":
         return parts[0]
     deepest = 3 if parts[1:2] == ["frameworks"] else 2

@@ -12,7 +12,7 @@ import polars
 import pytest
 
 import convdyno
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
 
 FAST: dict[str, Any] = {"engine": "clockwork", "budget": "60s", "within": "20%"}
 

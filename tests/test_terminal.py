@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from convdyno.report.console import Screen
 from convdyno.report.training import Watcher
-from convdyno.results.jobs import Job, new_run
-from convdyno.results.store import Store
 from convdyno.stage.progress import Narrator
+from convdyno.store.folder import Store
+from convdyno.store.slurm_jobs import Job, new_run
 from convdyno.terminal import Visible, visible
 
 SOURCE = Path(__file__).parents[1] / "src" / "convdyno"

@@ -14,8 +14,8 @@ from convdyno.report.cells import gather
 from convdyno.report.figures import figures
 from convdyno.report.page import page
 from convdyno.report.report_model import make_report
-from convdyno.results.record import Record
-from convdyno.results.runs import begin
+from convdyno.store.record import Record
+from convdyno.store.training_runs import begin
 from convdyno.trial.spec import make_trial
 from convdyno.trial.training import Training, Watching
 

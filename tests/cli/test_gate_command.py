@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schemas/gate.json").read_text())
 QUIET = "within=0.01;between=0.002"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from schemas import keeps_to
 
-from convdyno.results.jobs import Job, JobRun, new_run
+from convdyno.store.slurm_jobs import Job, JobRun, new_run
 from convdyno.trial.spec import Trial
 
 TRIAL = Trial(network="deepmnist", engine="torch", batch=50, slurm="GPU/k80")

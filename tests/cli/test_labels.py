@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from runs import PLAIN, SIZE, finish, prepare
 
-from convdyno.results.runs import read_run
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
+from convdyno.store.training_runs import read_run
 
 QUICK = ("trivial", "--engine", "clockwork", "--budget", "60s", "--within", "20%")
 

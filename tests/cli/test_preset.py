@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from convdyno.errors import UsageError
-from convdyno.results.preset import (
+from convdyno.store.folder import Store
+from convdyno.store.preset import (
     Gain,
     Preset,
     Settings,
@@ -16,7 +17,6 @@ from convdyno.results.preset import (
     own_folder,
     read_preset,
 )
-from convdyno.results.store import Store
 
 FAST = Preset(
     name="fast",

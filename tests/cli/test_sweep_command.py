@@ -14,8 +14,8 @@ import psutil
 import pytest
 from schemas import keeps_to
 
-from convdyno.results.claims import Claim, cell_name, claim
-from convdyno.results.store import Store
+from convdyno.store.cell_locks import Claim, cell_name, claim
+from convdyno.store.folder import Store
 
 SWEEP = """
 network = "trivial"

@@ -9,12 +9,12 @@ import pytest
 from convdyno.app import sweep_jobs
 from convdyno.app.requests import BenchRequest
 from convdyno.report.sweep import left_words
-from convdyno.results import claims
-from convdyno.results.claims import cell_name
-from convdyno.results.jobs import Job, JobRun, new_run
-from convdyno.results.store import Store
 from convdyno.stage.progress import SILENCE
 from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
+from convdyno.store import cell_locks
+from convdyno.store.cell_locks import cell_name
+from convdyno.store.folder import Store
+from convdyno.store.slurm_jobs import Job, JobRun, new_run
 from convdyno.trial.spec import Trial
 
 TRIAL = Trial(network="deepmnist", engine="clockwork", batch=50, slurm="GPU/k80")
@@ -74,13 +74,13 @@ def test_a_job_that_ended_without_a_result_is_the_reason(
 def test_what_another_sweep_has_just_submitted_is_waited_for(
     sweep: Callable[[], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = claims.claim
+    plain = cell_locks.claim
 
     def late(*given: Any) -> Any:
         submitted(tmp_path)
         return plain(*given)
 
-    monkeypatch.setattr(claims, "claim", late)
+    monkeypatch.setattr(cell_locks, "claim", late)
     assert sweep() == 0
     assert [record.reason for record in Store(tmp_path).records()] == ["Slurm job 22: CANCELLED"]
 
@@ -88,8 +88,8 @@ def test_what_another_sweep_has_just_submitted_is_waited_for(
 def test_what_another_sweep_is_submitting_is_elsewhere(
     agenda: SweepPlan, sweep: Callable[[], int], tmp_path: Path
 ) -> None:
-    taken = claims.claim(tmp_path, CELL, 60)
-    assert isinstance(taken, claims.Claim)
+    taken = cell_locks.claim(tmp_path, CELL, 60)
+    assert isinstance(taken, cell_locks.Claim)
     assert sweep() == 0
     agenda.look([])
     assert agenda.planned[0].standing == "elsewhere"

@@ -18,8 +18,8 @@ import runs
 from tensorboardX.proto.event_pb2 import Event
 
 from convdyno.blueprint.weight_file import read_header
-from convdyno.results.runs import claimed, read_run
 from convdyno.run.checkpoint import standing_of
+from convdyno.store.training_runs import claimed, read_run
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 QUICK = ("--engine", "reference", *runs.SIZE)

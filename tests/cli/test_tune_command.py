@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from convdyno.results.preset import read_preset
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
+from convdyno.store.preset import read_preset
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schemas/tune.json").read_text())
 TUNE = ("tune", "trivial", "--engine", "clockwork", "--within", "20%", "--budget", "180s")

@@ -8,7 +8,7 @@ from runs import bars
 from convdyno.app.cells import make_trials
 from convdyno.app.requests import BenchRequest
 from convdyno.cli.main import app
-from convdyno.launch.slurm_order import read_order
+from convdyno.launch.slurm_options import read_order
 from convdyno.trial.spec import Trial
 from convdyno.trial.words import bench_words
 

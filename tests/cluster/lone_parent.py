@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from convdyno.launch.host import Remote
 from convdyno.launch.nodes import read_nodes
+from convdyno.launch.remote_host import Remote
 from convdyno.launch.ssh import SshLauncher
 from convdyno.trial.spec import Trial
 

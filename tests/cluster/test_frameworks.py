@@ -13,7 +13,7 @@ import runs
 from lab import Lab
 from lab_host import wait_for
 
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
 
 SMALL = (
     "bench",

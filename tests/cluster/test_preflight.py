@@ -15,8 +15,8 @@ from lab_host import sh, wait_for
 
 from convdyno import __version__
 from convdyno.errors import HostsNotReady, Refused, UsageError
-from convdyno.launch.host import Remote
 from convdyno.launch.nodes import read_nodes
+from convdyno.launch.remote_host import Remote
 from convdyno.launch.ssh import SshLauncher
 from convdyno.trial.spec import Trial
 
@@ -117,7 +117,7 @@ def test_every_host_that_cannot_be_reached_has_its_sentence(
 def test_a_host_that_hangs_while_it_is_asked_is_given_up(
     launch: Launch, hosts: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("convdyno.launch.host.ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr("convdyno.launch.remote_host.ANSWER_SECONDS", 2.0)
     python = wrappers(hosts, n2="sleep 60")
     assert faults(launch(nodes="n2 to-n2\n", python=python), trial(1)) == [
         "n2: no answer within 2 s"
@@ -247,7 +247,7 @@ def test_an_engine_that_is_nowhere_is_installed_once(
     settings = hosts["n1"].disk / ".config" / "pip" / "pip.conf"
     settings.parent.mkdir(parents=True)
     settings.write_text("[global]\nno-index = true\nfind-links = /srv/wheels\n")
-    monkeypatch.setattr("convdyno.launch.host.PYTHONS", (bare(hosts["n1"].disk),))
+    monkeypatch.setattr("convdyno.launch.remote_host.PYTHONS", (bare(hosts["n1"].disk),))
     there = launch(folder="/srv/new")
     there.check([trial(1)])
     assert told[0].startswith("n1: installing convdyno in /srv/new/venv-")
@@ -273,7 +273,7 @@ def test_ctrl_c_while_hosts_are_asked_leaves_nothing(hosts: Lab, tmp_path: Path)
     python = wrappers(hosts, n1=slow, n2=slow, n3=slow)
     script = f"""
 from pathlib import Path
-from convdyno.launch.host import Remote
+from convdyno.launch.remote_host import Remote
 from convdyno.launch.nodes import read_nodes
 from convdyno.launch.ssh import SshLauncher
 from convdyno.trial.spec import Trial

@@ -13,9 +13,9 @@ from lab_slurm import Slurm
 from runs import bars
 from schemas import keeps_to
 
-from convdyno.results.jobs import find_run
-from convdyno.results.record import Record
-from convdyno.results.store import Store, read_record
+from convdyno.store.folder import Store, read_record
+from convdyno.store.record import Record
+from convdyno.store.slurm_jobs import find_run
 
 PATIENT = ("--rank-timeout", "2m")
 QUICK = ("--rounds", "1", "--within", "50%", "--budget", "3m", *PATIENT)

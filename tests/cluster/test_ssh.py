@@ -21,11 +21,11 @@ from lab import Lab
 from lab_host import Host, wait_for
 
 from convdyno.errors import HostsNotReady, TrialFailed
-from convdyno.launch import crew, ssh
+from convdyno.launch import ssh, worker_group
 from convdyno.launch.bundle import bundle
-from convdyno.launch.host import Remote
 from convdyno.launch.launcher import Team
 from convdyno.launch.nodes import read_nodes
+from convdyno.launch.remote_host import Remote
 from convdyno.launch.ssh import SshLauncher
 from convdyno.trial.spec import Trial
 
@@ -92,7 +92,7 @@ def nothing_left(lab: Lab, seconds: float = 120) -> None:
 
 
 def tether_on(lab: Lab, host: str) -> int:
-    (tether,) = lab[host].processes("-m convdyno.launch.tether")
+    (tether,) = lab[host].processes("-m convdyno.launch.remote_supervisor")
     return tether
 
 
@@ -208,7 +208,7 @@ def test_a_worker_does_not_outlive_its_tether(launch: Launch, hosts: Lab) -> Non
 def test_a_host_whose_link_is_cut_is_named_and_ends_its_worker_itself(
     launch: Launch, hosts: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (crew, ssh):
+    for module in (worker_group, ssh):
         monkeypatch.setattr(module, "PING_SECONDS", 1.0)
     there = launch()
     with opened(there, trial(2), rank_seconds=6) as team:

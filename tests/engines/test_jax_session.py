@@ -19,7 +19,7 @@ from convdyno.engines import registry
 from convdyno.engines.contract import Optimiser, normalise
 from convdyno.engines.jax import lower, optimiser
 from convdyno.errors import Refused
-from convdyno.processor import physical_cores
+from convdyno.machine.processor import physical_cores
 
 
 def same(a, b):

@@ -22,7 +22,7 @@ import pytest
 
 from convdyno import rendezvous
 from convdyno.errors import TrialFailed
-from convdyno.launch import adopt
+from convdyno.launch import external_ranks
 from convdyno.launch.contact import Board, Contact, ports
 from convdyno.launch.starters import found
 from convdyno.rendezvous import Meeting, listen
@@ -135,12 +135,12 @@ def test_a_rank_that_finds_only_him_says_so(
 ) -> None:
     for name, value in external.variables(tmp_path, 1, 2).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(adopt, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(external_ranks, "CALL_SECONDS", 1.0)
     board(tmp_path).publish(Impostor(bytes(64)).contact)
     member = found()
     assert member is not None
     with pytest.raises(TrialFailed, match=r"rank 1 could not find rank 0 .* without proof"):
-        adopt._first_call(member)
+        external_ranks._first_call(member)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_even_with_the_secret_rank_0_may_set_next_to_nothing(
     ours.publish(Contact("127.0.0.1", server.getsockname()[1], SECRET))
     with started(tmp_path, 1, 2, *external.BENCH) as second:
         assert meeting.missing(120) == []
-        adopt.SocketLink(meeting.take(1).line, wanted, 60.0)
+        external_ranks.SocketLink(meeting.take(1).line, wanted, 60.0)
         done = external.finish(second)
     assert done.returncode == 2
     assert done.stderr.startswith("convdyno: rank 0 wants to set ")
@@ -215,10 +215,10 @@ def test_he_has_taken_a_port_of_the_token_before(
     assert member is not None
     first, second, *_ = wanted = ports(TOKEN, {})
     with listen("127.0.0.1", first):
-        server = adopt._server(member, wanted)
+        server = external_ranks._server(member, wanted)
         assert server.getsockname() == ("127.0.0.1", second)
         meeting = Meeting(server, TOKEN.encode(), 2)
-        line, contact = adopt._first_call(member)
+        line, contact = external_ranks._first_call(member)
         assert (contact.port, meeting.missing(0)) == (second, [])
         line.close()
         meeting.close()

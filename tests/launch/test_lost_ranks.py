@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.crew import Crew
-from convdyno.launch.link import PipeLink
 from convdyno.launch.local import Here
+from convdyno.launch.transport import PipeLink
+from convdyno.launch.worker_group import Crew
 from convdyno.trial.spec import Trial
 
 LIMIT = 8.0

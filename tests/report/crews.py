@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from convdyno.report.cell import Cell, cell_of
-from convdyno.results.record import Block, NetworkFacts, Process, Rank, Record, new_record
+from convdyno.store.record import Block, NetworkFacts, Process, Rank, Record, new_record
 from convdyno.trial.spec import Trial, make_trial
 
 FACTS = NetworkFacts(

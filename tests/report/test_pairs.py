@@ -9,8 +9,8 @@ from made_up import failed, made, store_of
 from convdyno.errors import UnknownName, UsageError
 from convdyno.report.cells import Gathered, gather
 from convdyno.report.comparisons import Pair, check_axis, judge, pairs_along, strangers_along
-from convdyno.results.record import Record
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
+from convdyno.store.record import Record
 
 LATER = "2026-11-17T04:00:00.000+00:00"
 

@@ -13,9 +13,9 @@ from convdyno.report.comparisons import Pair, compare_cells
 from convdyno.report.console import Screen
 from convdyno.report.csv import write_csv
 from convdyno.report.format import gmac, noun, percent, quantity, rate, span
-from convdyno.results.certificate import Certificate, EngineProof
-from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record, new_record
 from convdyno.stats.compare import Comparison
+from convdyno.store.certificate import Certificate, EngineProof
+from convdyno.store.record import Block, NetworkFacts, Peak, Process, Record, new_record
 from convdyno.trial.spec import make_trial
 
 FACTS = NetworkFacts(

@@ -25,7 +25,7 @@ from convdyno.report.markdown import markdown
 from convdyno.report.page import page
 from convdyno.report.report_json import bencher, report_document
 from convdyno.report.report_model import ReportModel, make_report
-from convdyno.results.record import Record
+from convdyno.store.record import Record
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 EVIL = "<b>&`*|_[x](y)\n# no"

@@ -20,7 +20,7 @@ from convdyno.report.csv import write_csv
 from convdyno.report.format import percent, ranges
 from convdyno.report.scaling import Curve, curves
 from convdyno.report.scaling_files import write_curves
-from convdyno.results.record import Record
+from convdyno.store.record import Record
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "bench.json"
 

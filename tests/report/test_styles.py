@@ -11,7 +11,7 @@ from small_photos import photos
 
 from convdyno.report.cell import cell_of
 from convdyno.report.legacy import STYLES
-from convdyno.results.record import Block, Process, Record, new_record
+from convdyno.store.record import Block, Process, Record, new_record
 from convdyno.trial.spec import make_trial
 
 TIMES = (0.10, 0.12, 0.11, 0.10, 0.20, 0.13)

@@ -16,9 +16,9 @@ import runs
 
 from convdyno.errors import UsageError
 from convdyno.launch.local import Here
-from convdyno.results.runs import read_run
 from convdyno.run.checkpoint import random_of_all, state_of
 from convdyno.run.resume import compare_data
+from convdyno.store.training_runs import read_run
 from convdyno.trial.spec import make_trial
 
 ENGINES = (

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from convdyno.results.record import Block
 from convdyno.run.measure import BLOCK_SECONDS, CHILDREN_LISTED, Meter, _cpu_clock
+from convdyno.store.record import Block
 
 
 class Clock:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import runs
 
-from convdyno.results.runs import read_run
+from convdyno.store.training_runs import read_run
 
 QUICK = ("--engine", "reference", *runs.SIZE)
 

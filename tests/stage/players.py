@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from convdyno.errors import TrialFailed
-from convdyno.results.record import Rank
+from convdyno.store.record import Rank
 from convdyno.trial.spec import Trial
 
 NETWORK = {

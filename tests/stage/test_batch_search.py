@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from psutil import virtual_memory
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.death import oom_kills
+from convdyno.launch.exit_status import oom_kills
 from convdyno.launch.launcher import OutOfTime
 from convdyno.launch.local import Here
 from convdyno.stage.batch_search import FINENESS, PROOF_STEPS, BatchSearch, largest

@@ -14,9 +14,9 @@ from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import Conv, Norm
 from convdyno.engines import registry
 from convdyno.errors import TrialFailed
-from convdyno.results.certificate import Certificate, EngineProof
 from convdyno.run.worker import Worker
 from convdyno.stage import certify
+from convdyno.store.certificate import Certificate, EngineProof
 from convdyno.zoo.registry import small_form
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from convdyno.results.claims import Claim, Holder, claim, claim_in_turn, holders
-from convdyno.results.store import Store
+from convdyno.store.cell_locks import Claim, Holder, claim, claim_in_turn, holders
+from convdyno.store.folder import Store
 
 BENCH = (
     "bench", "trivial", "--engine", "clockwork", "--device", "step=0.01;clock=real", "--batch", "2",

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
 
 CLOCKWORK = ("bench", "trivial", "--engine", "clockwork", "--out", "results")
 

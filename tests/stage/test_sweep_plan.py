@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from convdyno.results.index import Head, head_of
-from convdyno.results.record import Record, new_record
 from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan, grouped, in_random_order
+from convdyno.store.index import RecordHead, head_of
+from convdyno.store.record import Record, new_record
 from convdyno.trial.spec import make_trial
 
 HERE = {"host": "a", "cpu": "fast", "cores_usable": 2}
@@ -17,12 +17,12 @@ def a_trial(batch: int = 1, **more: Any) -> Any:
     return make_trial(**{"network": "trivial", "engine": "clockwork", "batch": batch} | more)
 
 
-def a_head(batch: int = 1, status: str = "ok", **more: Any) -> Head:
+def a_head(batch: int = 1, status: str = "ok", **more: Any) -> RecordHead:
     record: Record = new_record(a_trial(batch), **{"machine": HERE, "status": status} | more)
     return head_of(f"{record.id}.json", record, lambda record: {})
 
 
-def standing(*heads: Head, retry: bool = False, **labels: str) -> str:
+def standing(*heads: RecordHead, retry: bool = False, **labels: str) -> str:
     agenda = SweepPlan([PlannedTrial(a_trial(), labels)], KIND, retry=retry)
     agenda.start(heads)
     return agenda.planned[0].standing

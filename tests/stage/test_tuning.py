@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from convdyno.launch.local import Here
-from convdyno.results.record import new_record
-from convdyno.results.store import Store
 from convdyno.stage.halving import Halving, knock_out, speed, start_seconds
 from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import Limits, Stage, StagedCell
 from convdyno.stage.tuning import alternatives, variants
 from convdyno.stats.plan import Goal
+from convdyno.store.folder import Store
+from convdyno.store.record import new_record
 from convdyno.trial.spec import Trial, make_trial
 
 QUIET = "within=0.005;between=0.001"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from convdyno.results.record import Block, NetworkFacts, Process, Record, new_record
 from convdyno.stats.gate_checks import CHECKS, ExactCheck, exact_checks
+from convdyno.store.record import Block, NetworkFacts, Process, Record, new_record
 from convdyno.trial.spec import make_trial
 
 FACTS = NetworkFacts(

@@ -12,7 +12,7 @@ import pytest
 
 import convdyno
 from convdyno.errors import UnknownName, UsageError
-from convdyno.results.preset import Settings
+from convdyno.store.preset import Settings
 from convdyno.trial import axes
 from convdyno.trial.axes import AXES
 from convdyno.trial.spec import Trial

@@ -22,11 +22,11 @@ from convdyno.data.staging import staged
 from convdyno.engines import registry
 from convdyno.errors import UsageError
 from convdyno.report.comparisons import Certificates
-from convdyno.results.record import new_record
-from convdyno.results.store import Store
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.rounds import Limits, Stage, StagedCell
 from convdyno.stats.plan import Goal
+from convdyno.store.folder import Store
+from convdyno.store.record import new_record
 from convdyno.trial import axes, parse
 from convdyno.trial.spec import Trial
 

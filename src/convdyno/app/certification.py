@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from convdyno.app.requests import CertifyRequest
 from convdyno.engines import registry
-from convdyno.results.certificate import Certificate
-from convdyno.results.store import Store
 from convdyno.stage.certify import Candidate, Examination, Subject
+from convdyno.store.certificate import Certificate
+from convdyno.store.folder import Store
 from convdyno.trial import axes, parse
 from convdyno.zoo.registry import find, small_form
 

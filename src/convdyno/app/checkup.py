@@ -9,7 +9,7 @@ from convdyno.data.native.build import reason
 from convdyno.engines.registry import engines
 from convdyno.errors import ConvdynoError, TrialFailed
 from convdyno.launch.local import LocalWorker
-from convdyno.results import facts
+from convdyno.machine import facts
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial.spec import make_trial
 

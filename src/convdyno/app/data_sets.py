@@ -20,7 +20,7 @@ from convdyno.data.pipeline import Pipeline
 from convdyno.data.source import Facts
 from convdyno.data.speed import Parts, TimedBatches, blocks, parts
 from convdyno.errors import UsageError
-from convdyno.processor import core_count
+from convdyno.machine.processor import core_count
 from convdyno.stats.rounds import Round
 from convdyno.stats.summary import interval
 from convdyno.trial import parse

@@ -12,11 +12,11 @@ from typing import Any
 from convdyno.app.cells import make_trials
 from convdyno.app.requests import GateRequest
 from convdyno.errors import BadStore, TrialFailed, UnknownName, UsageError
-from convdyno.launch.link import WORKER
 from convdyno.launch.local import Here, LocalWorker
-from convdyno.results import machines
-from convdyno.results.record import Record
-from convdyno.results.store import Store, read_record
+from convdyno.launch.transport import WORKER
+from convdyno.machine import kinds
+from convdyno.store.folder import Store, read_record
+from convdyno.store.record import Record
 from convdyno.trial import axes, parse
 from convdyno.trial.spec import Trial
 
@@ -135,7 +135,7 @@ def stored_records(folder: Path, machine: dict[str, Any]) -> list[Record]:
     found = [read_record(folder)] if folder.is_file() else list(Store(folder).records())
     newest = {
         record.trial_digest: record
-        for record in sorted(found, key=lambda record: machines.same(record.machine, machine))
+        for record in sorted(found, key=lambda record: kinds.same(record.machine, machine))
         if record.status == "ok" and record.measured and record.role in ("", "candidate")
     }
     if not newest:
@@ -152,9 +152,9 @@ def base_of(trial: Trial, records: Sequence[Record], folder: Path, machine: Any)
             f"{name} {getattr(nearest.trial, name)}" for name in trial.differs_in(nearest.trial)
         )
         raise UsageError(f"{str(folder)!r} has no record of {trial.label}; the nearest has {other}")
-    if not machines.same(found.machine, machine):
-        theirs = f"{found.machine.get('host', 'unknown')} ({machines.kind(found.machine)})"
-        ours = f"{machine['host']} ({machines.kind(machine)})"
+    if not kinds.same(found.machine, machine):
+        theirs = f"{found.machine.get('host', 'unknown')} ({kinds.kind(found.machine)})"
+        ours = f"{machine['host']} ({kinds.kind(machine)})"
         raise UsageError(
             f"the base in {str(folder)!r} was measured on {theirs} and this is {ours}: speeds of "
             "two machines are not compared; run the base here with --base-python or --base-command"

@@ -14,16 +14,16 @@ from convdyno.app.gate_base import Base, base_of, base_trials, greeted, read_bas
 from convdyno.app.requests import GateRequest
 from convdyno.errors import NothingMeasured, UsageError
 from convdyno.launch.local import Here
+from convdyno.machine import facts
 from convdyno.report.format import clock
 from convdyno.report.gate import Gate, KnownFloor, Terms, examine
-from convdyno.results import facts
-from convdyno.results.floor import read_floor
-from convdyno.results.record import Record
-from convdyno.results.store import Store
 from convdyno.stage.gate import Arena, Side
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stats.gate_checks import CHECKS
 from convdyno.stats.plan import Goal
+from convdyno.store.folder import Store
+from convdyno.store.noise_floor import read_floor
+from convdyno.store.record import Record
 from convdyno.trial import axes, parse
 
 FLOOR_SHARE = 1 / 3

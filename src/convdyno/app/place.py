@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from convdyno.app.requests import RESULTS, Hosts
 from convdyno.errors import UsageError
-from convdyno.launch import adopt
-from convdyno.launch.host import FOLDER, Remote
+from convdyno.launch import external_ranks
 from convdyno.launch.local import Here
 from convdyno.launch.nodes import read_nodes
+from convdyno.launch.remote_host import FOLDER, Remote
 from convdyno.launch.ssh import SshLauncher
 from convdyno.stage.progress import SILENCE, Narrator
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 def lend_rank() -> bool:
     """If this process is one of several ranks and not the first: do what the first one says."""
-    member = adopt.found()
+    member = external_ranks.found()
     if member is None or member.rank == 0:
         return False
-    adopt.lend(member)
+    external_ranks.lend(member)
     return True
 
 
@@ -36,7 +36,7 @@ def launcher(
 ) -> Iterator[Launcher]:
     """What starts trials on the hosts that were asked for."""
     hosts = hosts or Hosts()
-    member = adopt.found()
+    member = external_ranks.found()
     there: Launcher
     if hosts.nodes is not None:
         if member:
@@ -56,7 +56,7 @@ def launcher(
         )
     else:
         there = (
-            adopt.Hands(member, lambda line: narrator.say(f"convdyno: {line}"))
+            external_ranks.Hands(member, lambda line: narrator.say(f"convdyno: {line}"))
             if member
             else Here()
         )

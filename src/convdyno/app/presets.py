@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from convdyno.app.requests import BenchRequest
 from convdyno.errors import UsageError
-from convdyno.results import facts, machines
-from convdyno.results.preset import find_preset
+from convdyno.machine import facts, kinds
 from convdyno.stage.progress import Narrator
+from convdyno.store.preset import find_preset
 from convdyno.trial import axes
 
 WORK = ("mode", "precision", "devices")
@@ -25,7 +25,7 @@ def with_preset(request: BenchRequest, narrator: Narrator) -> BenchRequest:
         if ours is not None and axes.find(name).values(ours) != [theirs]:
             raise UsageError(f"the preset {preset.name} is for {theirs}, not for {ours}")
     machine = facts.machine()
-    if (preset.host, preset.machine) != (machine["host"], machines.kind(machine)):
+    if (preset.host, preset.machine) != (machine["host"], kinds.kind(machine)):
         narrator.tell(
             f"mind: the preset {preset.name} was found on {preset.host} ({preset.machine})"
         )

@@ -21,7 +21,7 @@ from convdyno.report.ladders import Climbed, climbed
 from convdyno.report.scaling import Curve, curves
 from convdyno.report.scaling_files import write_curves
 from convdyno.report.text_table import html_table
-from convdyno.results.record import Record
+from convdyno.store.record import Record
 
 ALWAYS = ("network", "engine", "precision", "batch")
 """What a table shows of every trial."""

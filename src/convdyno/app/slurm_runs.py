@@ -19,15 +19,15 @@ from convdyno.app.result import Result
 from convdyno.data import SOURCES
 from convdyno.errors import UsageError
 from convdyno.launch import slurm
-from convdyno.launch.collect import collect, taken, uncollected
-from convdyno.launch.slurm_order import Order, kinds, read_order, tasks_of
+from convdyno.launch.slurm_collect import collect, taken, uncollected
+from convdyno.launch.slurm_options import Order, kinds, read_order, tasks_of
 from convdyno.launch.slurm_script import Errand, Surroundings
 from convdyno.report.format import noun
-from convdyno.results.jobs import Job, files_of, find_run, new_run, read_runs
-from convdyno.results.jobs import JobRun as JobRun
-from convdyno.results.record import new_record
-from convdyno.results.store import Store
 from convdyno.stage.progress import SILENCE, Narrator
+from convdyno.store.folder import Store
+from convdyno.store.record import new_record
+from convdyno.store.slurm_jobs import Job, files_of, find_run, new_run, read_runs
+from convdyno.store.slurm_jobs import JobRun as JobRun
 from convdyno.trial import axes
 from convdyno.trial.spec import Trial
 from convdyno.trial.words import bench_words

@@ -9,28 +9,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from convdyno.errors import BadStore
-from convdyno.results.index import Head, Index
+from convdyno.store.index import Index, RecordHead
 
 if TYPE_CHECKING:  # Ten thousand records are listed from their index, without any of these.
-    from convdyno.results.archive import Archived
-    from convdyno.results.claims import Holder
-    from convdyno.results.merge import Merged as Merged
-    from convdyno.results.record import Record
     from convdyno.stage.progress import Narrator
+    from convdyno.store.archive import Archived
+    from convdyno.store.cell_locks import Holder
+    from convdyno.store.merge import Merged as Merged
+    from convdyno.store.record import Record
 
 
 @dataclass(frozen=True)
 class PutAway:
     """Records that were archived, and those that stay because they are being measured."""
 
-    moved: list[Head]
+    moved: list[RecordHead]
     staying: dict[str, Holder]
     """Who measures it, by the record's name."""
     archived: Archived | None
     """Where they are; None if there was nothing to archive."""
 
 
-def heads(out: Path, where: Sequence[str], narrator: Narrator) -> list[Head]:
+def heads(out: Path, where: Sequence[str], narrator: Narrator) -> list[RecordHead]:
     """The heads of the records for which all conditions hold, oldest first."""
     index = Index(out, _figures)
     try:
@@ -42,7 +42,7 @@ def heads(out: Path, where: Sequence[str], narrator: Narrator) -> list[Head]:
 
 def records(out: Path, where: Sequence[str], narrator: Narrator) -> Iterator[Record]:
     """The same in full, one at a time."""
-    from convdyno.results.store import read_record
+    from convdyno.store.folder import read_record
 
     for head in heads(out, where, narrator):
         with suppress(BadStore):  # It was moved away meanwhile.
@@ -51,15 +51,15 @@ def records(out: Path, where: Sequence[str], narrator: Narrator) -> Iterator[Rec
 
 def find_record(out: Path, wanted: str) -> Record:
     """One record by the beginning of its id, or `last`."""
-    from convdyno.results.store import read_record
+    from convdyno.store.folder import read_record
 
     return read_record(out / Index(out, _figures).find(wanted).file)
 
 
 def archive(out: Path, where: Sequence[str], narrator: Narrator) -> PutAway:
     """Move records out of the way; what is being measured now stays."""
-    from convdyno.results.archive import archive
-    from convdyno.results.claims import cell_name, holders
+    from convdyno.store.archive import archive
+    from convdyno.store.cell_locks import cell_name, holders
 
     found = heads(out, where, narrator)
     busy = dict(holders(out)) if found else {}
@@ -73,8 +73,8 @@ def archive(out: Path, where: Sequence[str], narrator: Narrator) -> PutAway:
 
 def merge(sources: Sequence[Path], out: Path) -> list[Merged]:
     """Bring the records of other folders into one."""
-    from convdyno.results.merge import merge
-    from convdyno.results.store import Store
+    from convdyno.store.folder import Store
+    from convdyno.store.merge import merge
 
     store = Store(out)
     store.prepare()
@@ -85,8 +85,8 @@ def load(out: Path, where: Sequence[str]) -> tuple[list[dict[str, Any]], list[st
     """The records of a folder as flat rows, and a sentence for each file that is none."""
     from convdyno.report.cell import cell_of
     from convdyno.report.dataframe import flat
-    from convdyno.results.select import select
-    from convdyno.results.store import Store
+    from convdyno.store.folder import Store
+    from convdyno.store.where import select
 
     store = Store(out)
     # Ten thousand records in full would not fit into memory; their heads and figures do.

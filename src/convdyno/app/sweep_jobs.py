@@ -9,14 +9,14 @@ from convdyno.app.requests import BenchRequest
 from convdyno.app.slurm_runs import Errands, submit_jobs, submitted
 from convdyno.app.sweep_plan import Plan
 from convdyno.launch import slurm
-from convdyno.launch.collect import collect, uncollected
-from convdyno.results import claims
-from convdyno.results.index import Index
-from convdyno.results.jobs import JobRun, read_runs
-from convdyno.results.store import Store
+from convdyno.launch.slurm_collect import collect, uncollected
 from convdyno.stage.progress import Narrator
 from convdyno.stage.sweep_plan import OPEN, PlannedTrial, SweepPlan
 from convdyno.stats.index_figures import figures
+from convdyno.store import cell_locks
+from convdyno.store.folder import Store
+from convdyno.store.index import Index
+from convdyno.store.slurm_jobs import JobRun, read_runs
 
 SUBMITTING_SECONDS = 600.0
 """How long giving all jobs to Slurm may take."""
@@ -70,9 +70,9 @@ def _claimed(
     for one in agenda.left:
         if one.trial.slurm is None:
             continue
-        name = claims.cell_name(one.trial.digest, one.trial.slurm)
-        found = claims.claim(how.out, name, SUBMITTING_SECONDS)
-        if isinstance(found, claims.Claim):
+        name = cell_locks.cell_name(one.trial.digest, one.trial.slurm)
+        found = cell_locks.claim(how.out, name, SUBMITTING_SECONDS)
+        if isinstance(found, cell_locks.Claim):
             held.callback(found.release)
             ours.append(one)
         else:

@@ -24,16 +24,16 @@ from convdyno.app.sweep_jobs import run_jobs
 from convdyno.app.sweep_plan import OWN, Plan, make_plan, vocabulary
 from convdyno.errors import BadStore, UsageError
 from convdyno.launch.launcher import Launcher
+from convdyno.machine.kinds import kind
 from convdyno.report.sweep import plan_lines
-from convdyno.results.claims import holders
-from convdyno.results.index import Index
-from convdyno.results.machines import kind
-from convdyno.results.record import Record
-from convdyno.results.store import Store, read_record
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.sweep import Means, SweepRun
 from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.stats.index_figures import figures
+from convdyno.store.cell_locks import holders
+from convdyno.store.folder import Store, read_record
+from convdyno.store.index import Index
+from convdyno.store.record import Record
 from convdyno.trial import parse
 from convdyno.trial.spec import Trial
 from convdyno.trial.sweep import Sweep, Value

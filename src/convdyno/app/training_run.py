@@ -12,9 +12,10 @@ from typing import Any
 
 from convdyno.errors import BadStore, Refused, TrialFailed, UsageError
 from convdyno.launch.launcher import Team
+from convdyno.machine import facts
 from convdyno.report.training import Watcher
-from convdyno.results import facts, runs
-from convdyno.results.runs import RunRecord, Status
+from convdyno.store import training_runs
+from convdyno.store.training_runs import RunRecord, Status
 from convdyno.trial.recipes import RECIPES
 from convdyno.trial.spec import Trial
 from convdyno.trial.training import Training, Watching
@@ -49,9 +50,9 @@ class Trainer:
         except OSError as wrong:
             raise UsageError(f"--log-dir {folder} cannot be made: {wrong.strerror}") from None
         about = {"folder": str(folder), "seed": training.trial.seed}
-        with runs.claimed(folder):
+        with training_runs.claimed(folder):
             recipe = RECIPES.get(training.recipe)
-            record = runs.begin(
+            record = training_runs.begin(
                 folder, training, self.watching, recipe, self.command, facts.machine(), self.labels
             )
             watcher.start(training)

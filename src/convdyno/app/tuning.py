@@ -13,12 +13,12 @@ from convdyno.app.requests import TuneRequest
 from convdyno.engines import registry
 from convdyno.errors import NothingMeasured, UsageError
 from convdyno.launch.local import Here
+from convdyno.machine import facts, kinds
 from convdyno.report.tune import Tuning, tuning
-from convdyno.results import facts, machines
-from convdyno.results.preset import Preset, check_name, own_folder
-from convdyno.results.store import Store
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.tuning import FACTORS, Tuner
+from convdyno.store.folder import Store
+from convdyno.store.preset import Preset, check_name, own_folder
 from convdyno.trial.axes import MAX
 from convdyno.trial.spec import Trial
 
@@ -52,7 +52,7 @@ def tune(request: TuneRequest, narrator: Narrator = SILENCE) -> Tuned:
     if request.axes.get("batch") == MAX:
         trial = with_room(there, trial, request, narrator)
     found = _search(tuner, trial, free)
-    preset = found.preset(called, tuner.machine["host"], machines.kind(tuner.machine))
+    preset = found.preset(called, tuner.machine["host"], kinds.kind(tuner.machine))
     kept = preset.write(own_folder() if request.own else request.out)
     return Tuned(found, preset, kept, tuner.store.folder)
 

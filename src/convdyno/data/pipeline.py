@@ -22,7 +22,7 @@ from convdyno.data.counter_rng import shuffled
 from convdyno.data.decode import Choice, chosen
 from convdyno.data.source import DecodedImages, Labels, Pixels, Source
 from convdyno.errors import BadData, UnknownName, UsageError
-from convdyno.processor import core_count
+from convdyno.machine.processor import core_count
 
 Cache = Literal["none", "bytes", "decoded"]
 CACHES = {

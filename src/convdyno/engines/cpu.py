@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convdyno.processor import features, physical_cores
+from convdyno.machine.processor import features, physical_cores
 
 NATIVE = {
     "bf16": {"avx512_bf16", "amx_bf16", "bf16"},

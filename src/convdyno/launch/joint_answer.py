@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from convdyno.results.record import Block, Peak
+from convdyno.store.record import Block, Peak
 
 
 def joint_answer(answers: Sequence[dict[str, Any]], independent: bool) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from convdyno.launch.link import DOING
-from convdyno.results.record import Rank
+from convdyno.launch.transport import DOING
+from convdyno.store.record import Rank
 from convdyno.trial.spec import Trial
 
 

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 from convdyno.errors import Refused, TrialFailed
-from convdyno.launch.crew import Crew, Place
 from convdyno.launch.launcher import OutOfTime, Team
-from convdyno.launch.link import DOING, WORKER, PipeLink, died_while
-from convdyno.processor import usable_cores
-from convdyno.results import facts
-from convdyno.results.record import Rank
+from convdyno.launch.transport import DOING, WORKER, PipeLink, died_while
+from convdyno.launch.worker_group import Crew, Place
+from convdyno.machine import facts
+from convdyno.machine.processor import usable_cores
+from convdyno.store.record import Rank
 from convdyno.trial.spec import Trial
 
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}

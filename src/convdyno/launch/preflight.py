@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from convdyno.errors import HostsNotReady
-from convdyno.launch.far import Conversation, HostFailed
-from convdyno.launch.host import FarHost
+from convdyno.launch.remote_host import FarHost
+from convdyno.launch.ssh_client import Conversation, HostFailed
 from convdyno.trial.spec import Trial
 
 SURVEY = "convdyno.run.host_facts"

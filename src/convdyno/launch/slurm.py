@@ -15,7 +15,7 @@ from pathlib import Path
 
 from convdyno.errors import UsageError
 from convdyno.launch.slurm_script import Errand, Surroundings, script
-from convdyno.results.jobs import Job, JobRun, files_of
+from convdyno.store.slurm_jobs import Job, JobRun, files_of
 
 PATIENCE_SECONDS = 60.0
 """How long one of Slurm's commands may take."""

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.errors import Refused
-from convdyno.launch.crew import PING_SECONDS, Crew, Place
-from convdyno.launch.death import Death
-from convdyno.launch.far import LOST, Ssh
-from convdyno.launch.host import FarHost, Remote
+from convdyno.launch.exit_status import Death
 from convdyno.launch.launcher import Team
-from convdyno.launch.link import GRACE_SECONDS, Link, PipeLink, TetheredLines
 from convdyno.launch.local import environment
 from convdyno.launch.nodes import Nodes
 from convdyno.launch.preflight import connect, preflight
-from convdyno.results.facts import SPEED_VARIABLES
+from convdyno.launch.remote_host import FarHost, Remote
+from convdyno.launch.ssh_client import LOST, Ssh
+from convdyno.launch.transport import GRACE_SECONDS, Link, PipeLink, TetheredLines
+from convdyno.launch.worker_group import PING_SECONDS, Crew, Place
+from convdyno.machine.facts import SPEED_VARIABLES
 from convdyno.trial.spec import Trial
 
 NOT_SENT = ("CUDA_", "LD_PRELOAD")
@@ -134,7 +134,7 @@ class FarLink(PipeLink):
         folders = [word for folder in host.folders for word in ("--in", folder)]
         held = ["--limit", f"{limit:g}", *folders]
         worker = [host.python, "-m", "convdyno.run.worker"]
-        command = host.command("convdyno.launch.tether", [*held, *worker], variables)
+        command = host.command("convdyno.launch.remote_supervisor", [*held, *worker], variables)
         super().__init__(command, log=log)
         self._host = host
         self._lines = self._far = TetheredLines()

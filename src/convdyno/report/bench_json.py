@@ -14,7 +14,7 @@ from convdyno.report.columns import cell_data
 from convdyno.report.comparisons import Pair
 from convdyno.report.ladders import Climbed
 from convdyno.report.scaling import Curve
-from convdyno.results.certificate import Certificate
+from convdyno.store.certificate import Certificate
 
 FORMAT = 1
 

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from convdyno.machine.kinds import kind
 from convdyno.report.format import noun
-from convdyno.results.machines import kind
-from convdyno.results.record import Block, Energy, NetworkFacts, Process, Record, Status
 from convdyno.stats.compare import PairedRounds
 from convdyno.stats.holm import Unpaired
 from convdyno.stats.rounds import Round
@@ -31,6 +30,7 @@ from convdyno.stats.summary import (
     latency,
     legacy,
 )
+from convdyno.store.record import Block, Energy, NetworkFacts, Process, Record, Status
 from convdyno.trial.spec import Trial
 
 TRAINING_FORWARDS = 3

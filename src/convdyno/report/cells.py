@@ -9,9 +9,9 @@ from typing import Any
 
 from convdyno.errors import BadStore
 from convdyno.report.cell import Cell, Shared, cell_of
-from convdyno.results.runs import NAME, RunRecord, read_history, read_run
-from convdyno.results.select import parse_condition, select
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
+from convdyno.store.training_runs import NAME, RunRecord, read_history, read_run
+from convdyno.store.where import parse_condition, select
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from typing import Any
 from convdyno.errors import UnknownName, UsageError
 from convdyno.report.cell import Cell
 from convdyno.report.format import between, natural, ratio, said, written
-from convdyno.results.certificate import Certificate
 from convdyno.stats.compare import Comparison
 from convdyno.stats.holm import judge_family
 from convdyno.stats.rounds_of_record import NO_RIVALRY
+from convdyno.store.certificate import Certificate
 from convdyno.trial.spec import Trial
 
 Certificates = Mapping[tuple[str, str], Certificate]

@@ -31,8 +31,8 @@ from convdyno.report.format import (
 from convdyno.report.ladders import Climbed
 from convdyno.report.scaling import Curve
 from convdyno.report.text_table import aligned
-from convdyno.results.certificate import TOLERANCES, Certificate
-from convdyno.results.record import Rank, Record
+from convdyno.store.certificate import TOLERANCES, Certificate
+from convdyno.store.record import Rank, Record
 from convdyno.terminal import commands, visible
 from convdyno.trial.spec import Trial
 

@@ -13,12 +13,12 @@ from convdyno.report.cell import Cell, cell_of
 from convdyno.report.columns import cell_data, cell_words
 from convdyno.report.console import Screen
 from convdyno.report.format import around, clock, noun, percent, ratio, said
-from convdyno.results.floor import Floor
-from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, noise_floor
 from convdyno.stats.gate import Outcome, judge, limit, paired_ratio, unpaired_ratio
 from convdyno.stats.gate_checks import ExactCheck, exact_checks
 from convdyno.stats.rounds_of_record import paired, rounds_of
+from convdyno.store.noise_floor import Floor
+from convdyno.store.record import Record
 
 FORMAT = 1
 EXIT_CODES: dict[Outcome, int] = {

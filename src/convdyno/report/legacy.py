@@ -21,8 +21,8 @@ import numpy as np
 
 from convdyno import __version__
 from convdyno.report.cell import Cell
-from convdyno.results.record import Block, Process, Record
 from convdyno.stats.rounds import Floats
+from convdyno.store.record import Block, Process, Record
 
 RULE = "-" * 64
 NORMAL_FROM_MAD = 1.4826

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from convdyno.report.format import between, pairs, rate
 from convdyno.report.text_table import aligned
-from convdyno.results.index import Head
+from convdyno.store.index import RecordHead
 from convdyno.terminal import visible
 
 COLUMNS = ("record", "trial", "labels", "status", "images/s", "95 % interval", "rounds")
@@ -14,7 +14,7 @@ LABELS, RIGHT = 2, (4, 6)
 """Columns of figures."""
 
 
-def lines(heads: Sequence[Head]) -> Iterator[str]:
+def lines(heads: Sequence[RecordHead]) -> Iterator[str]:
     """A header and a line a record; without labels there is no column for them."""
     if not heads:
         yield "(none)"
@@ -26,7 +26,7 @@ def lines(heads: Sequence[Head]) -> Iterator[str]:
     yield from aligned(rows, [place - (not labelled) for place in RIGHT])
 
 
-def _row(head: Head) -> tuple[str, ...]:
+def _row(head: RecordHead) -> tuple[str, ...]:
     figures = head.figures
     return (
         head.id,

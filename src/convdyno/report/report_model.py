@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from convdyno.machine import kinds
 from convdyno.report.cell import Cell
 from convdyno.report.cells import Gathered, TrainingRun
 from convdyno.report.comparisons import (
@@ -22,7 +23,6 @@ from convdyno.report.comparisons import (
 from convdyno.report.format import clock, natural, percent
 from convdyno.report.ladders import Climbed, climbed
 from convdyno.report.scaling import Curve, curves
-from convdyno.results import machines
 from convdyno.trial.spec import Trial
 
 NOT_ASKED = SHAPES | {MACHINE, "batch", "seed", "optimiser", "data", "staged", "slurm", "cores"}
@@ -213,8 +213,8 @@ def _where(cell: Cell, gathered: Gathered) -> Hashable:
     """The machine; of a job, what Slurm gives to all that ask for the same."""
     machine = gathered.machines[cell.machine]
     if cell.trial.slurm:
-        return machines.make(machine), cell.trial.slurm
-    return machine.get("host"), machines.kind(machine)
+        return kinds.make(machine), cell.trial.slurm
+    return machine.get("host"), kinds.kind(machine)
 
 
 def _crews(group: Iterable[Cell], place: Hashable) -> set[tuple[Hashable, Trial]]:

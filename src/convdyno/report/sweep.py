@@ -12,8 +12,8 @@ from convdyno.report.bench_json import in_folder
 from convdyno.report.cell import cell_of
 from convdyno.report.columns import cell_data
 from convdyno.report.format import between, clock, noun, rate, varying, written
-from convdyno.results.index import Head
-from convdyno.results.record import Record
+from convdyno.store.index import RecordHead
+from convdyno.store.record import Record
 from convdyno.trial.spec import Trial
 
 FORMAT = 1
@@ -40,7 +40,7 @@ class SweepCell(Protocol):
         """new, interrupted, done, failed, skipped or elsewhere."""
 
     @property
-    def head(self) -> Head | None:
+    def head(self) -> RecordHead | None:
         """The record that says so."""
 
     @property

@@ -14,10 +14,10 @@ from convdyno.report.columns import cell_data, cell_words
 from convdyno.report.comparisons import comparison_data
 from convdyno.report.console import Screen
 from convdyno.report.format import around, clock, noun, ratio, said, written
-from convdyno.results.preset import Gain, Preset, Settings
-from convdyno.results.record import Record
 from convdyno.stats.compare import Comparison, compare
 from convdyno.stats.rounds_of_record import paired
+from convdyno.store.preset import Gain, Preset, Settings
+from convdyno.store.record import Record
 from convdyno.trial.spec import Trial
 
 FORMAT = 1

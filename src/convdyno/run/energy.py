@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from convdyno.results.facts import visible_gpus
-from convdyno.results.record import Energy
+from convdyno.machine.facts import visible_gpus
+from convdyno.store.record import Energy
 
 POWERCAP = Path("/sys/class/powercap")
 FAKE = "CONVDYNO_POWERCAP"

@@ -20,7 +20,7 @@ from convdyno.blueprint.ops import Norm
 from convdyno.blueprint.weights import Weights, lively_weights
 from convdyno.data.synthetic import synthetic_batch
 from convdyno.engines.contract import Batch, Engine, OpByOp, Optimiser, Session, Trial
-from convdyno.results.certificate import distance
+from convdyno.store.certificate import distance
 
 IMAGES = 4
 STEPS = 3

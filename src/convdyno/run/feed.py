@@ -16,8 +16,8 @@ from convdyno.data import SOURCES
 from convdyno.data.synthetic import HostBatch, synthetic_batch
 from convdyno.engines.contract import Batch, Engine, Fitter, HasLoader, Material, Session
 from convdyno.errors import BadData, Refused
-from convdyno.processor import core_count
-from convdyno.results.record import Peak
+from convdyno.machine.processor import core_count
+from convdyno.store.record import Peak
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
 from convdyno.zoo.registry import build

@@ -31,8 +31,8 @@ import psutil
 from convdyno import __version__
 from convdyno.engines import registry
 from convdyno.errors import ConvdynoError
-from convdyno.processor import usable_cores
-from convdyno.results import facts
+from convdyno.machine import facts
+from convdyno.machine.processor import usable_cores
 from convdyno.run.feed import blueprint_of
 from convdyno.trial.spec import Trial
 

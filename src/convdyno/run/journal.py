@@ -10,8 +10,8 @@ from typing import Any
 
 from convdyno.blueprint.weights import Weights
 from convdyno.files import write_whole
-from convdyno.results.runs import read_history
 from convdyno.run.tensorboard import EventFiles
+from convdyno.store.training_runs import read_history
 
 WHEN = ("kind", "time", "seconds")
 """What a line says about itself: its kind, when it was, and after how long a training."""

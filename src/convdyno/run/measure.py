@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from convdyno.processor import logical_cores
-from convdyno.results.record import Block
+from convdyno.machine.processor import logical_cores
 from convdyno.run.energy import Joules
 from convdyno.stats.steady import Steady
+from convdyno.store.record import Block
 
 if TYPE_CHECKING:
     from convdyno.run.ranks import Ranks

@@ -6,8 +6,8 @@ import os
 import socket
 
 from convdyno.errors import Refused
-from convdyno.processor import usable_cores
-from convdyno.results.facts import visible_gpus
+from convdyno.machine.facts import visible_gpus
+from convdyno.machine.processor import usable_cores
 
 
 def pin(numbers: list[int]) -> None:

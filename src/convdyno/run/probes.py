@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from convdyno.engines.contract import Session
-from convdyno.results.record import Peak
 from convdyno.run.measure import gc_paused
+from convdyno.store.record import Peak
 
 PROBE_SECONDS = 0.4
 """Each kind of work is repeated for this long."""

@@ -45,7 +45,7 @@ import psutil
 
 from convdyno import __version__
 from convdyno.errors import ConvdynoError, LossLost, Refused, TrialFailed, UsageError
-from convdyno.processor import usable_cores
+from convdyno.machine.processor import usable_cores
 from convdyno.rendezvous import reserve
 from convdyno.run.ranks import Ranks
 from convdyno.trial.spec import Trial
@@ -85,7 +85,7 @@ class Worker:
         self, pins: list[int] | None, local_rank: int, local_size: int, device: str
     ) -> None:  # fmt: skip
         """Take a share of this machine, and say what the other ranks must know of it."""
-        from convdyno.results import facts
+        from convdyno.machine import facts
         from convdyno.run import pinning
 
         if pins is not None:
@@ -410,7 +410,7 @@ def _be_first_to_go() -> None:
         return
     with contextlib.suppress(OSError):  # Some containers forbid it.
         Path("/proc/self/oom_score_adj").write_text("1000")
-    from convdyno.results.facts import free_memory
+    from convdyno.machine.facts import free_memory
 
     free = free_memory()
     resource.setrlimit(resource.RLIMIT_DATA, (free, free))

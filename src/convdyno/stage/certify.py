@@ -20,8 +20,8 @@ from safetensors.numpy import load_file
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.local import LocalWorker
-from convdyno.processor import logical_cores
-from convdyno.results.certificate import (
+from convdyno.machine.processor import logical_cores
+from convdyno.store.certificate import (
     TOLERANCES,
     Arrays,
     Certificate,

@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any
 
 from convdyno.launch.launcher import Launcher
-from convdyno.results.floor import Floor, new_floor
-from convdyno.results.record import Record, new_record
-from convdyno.results.store import Store
 from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import Limits, Stage, StagedCell
 from convdyno.stage.stopping import UntilPrecise, ratio_known
 from convdyno.stats.gate import control_ratios
 from convdyno.stats.plan import Goal
 from convdyno.stats.rounds_of_record import paired
+from convdyno.store.folder import Store
+from convdyno.store.noise_floor import Floor, new_floor
+from convdyno.store.record import Record, new_record
 from convdyno.trial.spec import Trial
 
 FLOOR_ROUNDS = 5

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from convdyno.errors import TrialFailed
-from convdyno.results.record import Record
 from convdyno.stage.rounds import Stage, StagedCell
 from convdyno.stats.rounds_of_record import rounds_of
 from convdyno.stats.summary import interval
+from convdyno.store.record import Record
 
 LEG_TURNS = 2
 """Turns of the first leg: forward and backward."""

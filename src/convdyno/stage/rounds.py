@@ -20,13 +20,13 @@ from typing import Any
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.launcher import OutOfTime, Team
-from convdyno.results.claims import Holder, cell_name, claim_in_turn
-from convdyno.results.machines import kind
-from convdyno.results.record import Block, Energy, NetworkFacts, Peak, Process, Record
-from convdyno.results.store import Store
+from convdyno.machine.kinds import kind
 from convdyno.stage.progress import Narrator
 from convdyno.stage.stopping import Pace, UntilPrecise, turns_had
 from convdyno.stats.plan import Goal
+from convdyno.store.cell_locks import Holder, cell_name, claim_in_turn
+from convdyno.store.folder import Store
+from convdyno.store.record import Block, Energy, NetworkFacts, Peak, Process, Record
 from convdyno.trial.spec import Trial
 
 TURN_SECONDS = 1.0

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from convdyno.results.record import Record
 from convdyno.stats.gate import precise_ratio, spread_of_ratio
 from convdyno.stats.plan import (
     Action,
@@ -21,6 +20,7 @@ from convdyno.stats.plan import (
 )
 from convdyno.stats.rounds_of_record import paired, rounds_of
 from convdyno.stats.summary import precise_enough
+from convdyno.store.record import Record
 
 Precision = Callable[[Sequence[Record], Goal], tuple[bool, list[Variation]]]
 """Whether what is wanted of some records is known precisely enough, and what it spreads by."""

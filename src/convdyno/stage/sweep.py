@@ -17,11 +17,7 @@ from typing import Any
 
 from convdyno.errors import TrialFailed
 from convdyno.launch.launcher import Team
-from convdyno.results import machines
-from convdyno.results.claims import Claim, cell_name, claim
-from convdyno.results.index import Index
-from convdyno.results.record import Record, new_record
-from convdyno.results.store import Store, read_record
+from convdyno.machine import kinds
 from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import Failures, Limits, Stage, StagedCell, Stopped
 from convdyno.stage.sweep_plan import (
@@ -33,6 +29,10 @@ from convdyno.stage.sweep_plan import (
 )
 from convdyno.stats.index_figures import figures
 from convdyno.stats.plan import Goal
+from convdyno.store.cell_locks import Claim, cell_name, claim
+from convdyno.store.folder import Store, read_record
+from convdyno.store.index import Index
+from convdyno.store.record import Record, new_record
 from convdyno.trial.spec import Trial
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
@@ -72,7 +72,7 @@ class SweepRun:
     def __init__(self, agenda: SweepPlan, store: Store, means: Means) -> None:
         self.agenda, self._store, self._means = agenda, store, means
         self._index = Index(store.folder, figures)
-        self._kind = machines.kind(means.machine)
+        self._kind = kinds.kind(means.machine)
         self._together = means.together
         self._began, self._cells_done, self._groups = time.monotonic(), 0, 0
         self._stage: Stage | None = None
@@ -202,7 +202,7 @@ class SweepRun:
         record = read_record(self._store.folder / one.former.file)
         if record.status == "skipped":
             return self._new(one).but(id=record.id)
-        if not machines.same(record.machine, self._means.machine):
+        if not kinds.same(record.machine, self._means.machine):
             return None
         labels = record.labels | one.labels
         return record.but(reason=None, command=self._means.command, labels=labels)

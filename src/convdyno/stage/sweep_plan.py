@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from convdyno.results.index import Head
+from convdyno.store.index import RecordHead
 from convdyno.trial.spec import Trial
 
 PlanStanding = Literal["new", "interrupted", "done", "failed", "skipped", "elsewhere"]
@@ -35,9 +35,9 @@ class PlannedTrial:
     path: tuple[str, ...] = ()
     """Its values of all axes, the slowest first."""
     standing: PlanStanding = "new"
-    head: Head | None = None
+    head: RecordHead | None = None
     """The record that says so."""
-    former: Head | None = None
+    former: RecordHead | None = None
     """The latest record, even one that does not count because it is to be tried again."""
     reason: str = ""
     taken: bool = False
@@ -57,10 +57,10 @@ class SweepPlan:
         self._retry = retry
         self._old: set[tuple[str, str]] = set()
         """Failures from before, which do not count when they are to be tried again."""
-        self.heads: list[Head] = []
+        self.heads: list[RecordHead] = []
         """All measurements at the last look, of this plan or not."""
 
-    def start(self, heads: Iterable[Head]) -> None:
+    def start(self, heads: Iterable[RecordHead]) -> None:
         """How everything stands before anything is run."""
         known = list(heads)
         if self._retry:
@@ -68,10 +68,10 @@ class SweepPlan:
             self._old = {(head.id, head.created) for head in failed}
         self.look(known)
 
-    def look(self, heads: Iterable[Head]) -> None:
+    def look(self, heads: Iterable[RecordHead]) -> None:
         """How everything stands, by the records of now."""
         self.heads = [head for head in heads if not head.role]
-        by_digest: dict[str, list[Head]] = {}
+        by_digest: dict[str, list[RecordHead]] = {}
         for head in self.heads:
             by_digest.setdefault(head.digest, []).append(head)
         for one in self.planned:
@@ -86,7 +86,7 @@ class SweepPlan:
         """How many stand so."""
         return sum(one.standing in standings for one in self.planned)
 
-    def too_large(self, one: PlannedTrial) -> Head | None:
+    def too_large(self, one: PlannedTrial) -> RecordHead | None:
         """The record of the same trial that ran out of memory with the smallest smaller batch."""
         mine = one.kin
         smaller = [
@@ -107,7 +107,7 @@ class SweepPlan:
         known = [h for h in of_all if h.trial["engine"] == engine] or of_all
         return sum(h.figures["seconds"] for h in known) / len(known) if known else None
 
-    def _stand(self, one: PlannedTrial, heads: list[Head]) -> None:
+    def _stand(self, one: PlannedTrial, heads: list[RecordHead]) -> None:
         fitting = [head for head in heads if self._fits(head, one)]
         mine = [head for head in fitting if not self._is_old(head)]
         best = [head for head in mine if head.status == "ok"] or mine
@@ -128,10 +128,10 @@ class SweepPlan:
         if one.taken and one.standing in OPEN:
             one.standing = "elsewhere"
 
-    def _is_old(self, head: Head) -> bool:
+    def _is_old(self, head: RecordHead) -> bool:
         return (head.id, head.created) in self._old
 
-    def _fits(self, head: Head, one: PlannedTrial) -> bool:
+    def _fits(self, head: RecordHead, one: PlannedTrial) -> bool:
         # What kind of machine a batch system will choose is its own affair.
         alike = one.trial.slurm is not None or head.kind == self._kind
         said = head.labels.items() - {(CASE, head.labels.get(CASE))}

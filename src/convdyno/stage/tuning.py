@@ -15,13 +15,13 @@ from typing import Any
 
 from convdyno.errors import NothingMeasured, TrialFailed
 from convdyno.launch.launcher import Launcher
-from convdyno.results.record import Record, new_record
-from convdyno.results.store import Store
 from convdyno.stage.batch_search import BatchSearch
 from convdyno.stage.halving import MEASURING_SHARE, Halving, knock_out, speed, start_seconds
 from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import TURN_SECONDS, Failures, Limits, Stage, StagedCell
 from convdyno.stats.plan import Goal
+from convdyno.store.folder import Store
+from convdyno.store.record import Record, new_record
 from convdyno.trial import axes
 from convdyno.trial.spec import Trial
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from convdyno.results.record import Record
+from convdyno.store.record import Record
 
 CHECKS = ("network", "parameters", "macs", "loss", "recompilations")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from convdyno.results.record import Process, Record
 from convdyno.stats.rounds_of_record import rounds_of
 from convdyno.stats.summary import interval
+from convdyno.store.record import Process, Record
 
 
 def figures(record: Record) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from convdyno.results.record import Process, Record
 from convdyno.stats.compare import PairedRounds
 from convdyno.stats.rounds import Round
+from convdyno.store.record import Process, Record
 
 NO_RIVALRY = {"rung", "devices", "scaling"}
 """Axes along which no cell is called faster or slower than another."""

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 from jaxlib.version import __version__ as jaxlib_version
 
-from convdyno import processor
 from convdyno.engines.contract import Trial
 from convdyno.engines.devices import check_tf32
 from convdyno.errors import Refused
+from convdyno.machine import processor
 
 POOL_THREAD = "tf_XLAEigen"
 """What Linux shows as the name of each thread that XLA computes with on a CPU."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from convdyno import processor
 from convdyno.engines.contract import Trial
 from convdyno.engines.devices import check_tf32, pick
 from convdyno.errors import Refused
+from convdyno.machine import processor
 
 NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
 """The last one is oneDNN's `dnnl_out_of_memory`."""

@@ -8,10 +8,10 @@ import shutil
 
 import torch
 
-from convdyno import processor
 from convdyno.engines.contract import Trial
 from convdyno.engines.devices import check_tf32, pick
 from convdyno.errors import Refused
+from convdyno.machine import processor
 
 LIBRARIES = {"onednn": r"MKL-DNN v([\d.]+)", "mkl": r"Math Kernel Library Version ([\d.]+)"}
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")

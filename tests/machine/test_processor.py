@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from convdyno import processor
+from convdyno.machine import processor
 
 
 def test_only_the_cores_that_this_process_may_use_are_counted() -> None:
     one = min(os.sched_getaffinity(0))
     code = (
         f"import os; os.sched_setaffinity(0, {{{one}}})\n"
-        "from convdyno.processor import *\n"
+        "from convdyno.machine.processor import *\n"
         "print(usable_cores(), core_count(), physical_cores(), logical_cores())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -45,4 +45,4 @@ def test_nobody_counts_cores_elsewhere() -> None:
         for path in source.rglob("*.py")
         if "sched_getaffinity" in path.read_text() or "os.cpu_count" in path.read_text()
     }
-    assert counting == {"processor.py", "launch/scout.py"}
+    assert counting == {"machine/processor.py", "launch/remote_bootstrap.py"}

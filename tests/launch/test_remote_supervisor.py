@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from convdyno.launch.tether import HERE
+from convdyno.launch.remote_supervisor import HERE
 
 ECHO = """
 import sys
@@ -41,7 +41,14 @@ def tether() -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(script: str, limit: float = 60, *options: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "convdyno.launch.tether", "--limit", str(limit), *options]
+        command = [
+            sys.executable,
+            "-m",
+            "convdyno.launch.remote_supervisor",
+            "--limit",
+            str(limit),
+            *options,
+        ]
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             [*command, sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=pipe
@@ -127,7 +134,7 @@ def test_everybody_ends_when_the_parents_pipe_closes(tether: Start) -> None:
 def test_everybody_ends_when_the_parent_is_killed() -> None:
     parent = (
         "import subprocess, sys, time\n"
-        "held = [sys.executable, '-m', 'convdyno.launch.tether', '--limit', '60']\n"
+        "held = [sys.executable, '-m', 'convdyno.launch.remote_supervisor', '--limit', '60']\n"
         f"worker = [sys.executable, '-c', {STUBBORN!r}]\n"
         "p = subprocess.Popen([*held, *worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
         "p.stdout.readline(), p.stdout.readline(), print(p.pid, flush=True), time.sleep(300)"
@@ -194,7 +201,15 @@ def test_it_starts_in_the_first_folder_that_is_there(tether: Start, tmp_path: Pa
 
 def test_a_tether_needs_nothing_but_python() -> None:
     """It runs before anything is installed on the far host."""
-    command = [sys.executable, "-S", "-m", "convdyno.launch.tether", "--limit", "9", "true"]
+    command = [
+        sys.executable,
+        "-S",
+        "-m",
+        "convdyno.launch.remote_supervisor",
+        "--limit",
+        "9",
+        "true",
+    ]
     source = Path(__file__).parents[2] / "src"
     done = subprocess.run(
         command, env={"PYTHONPATH": str(source)}, capture_output=True, stdin=subprocess.PIPE

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from convdyno.errors import BadStore, UnknownName, UsageError
 from convdyno.files import read_plain
-from convdyno.results.store import write_whole
+from convdyno.store.folder import write_whole
 from convdyno.trial.choices import Layout, Mode, Precision, Switch
 
 FOLDER = "presets"

@@ -3,7 +3,7 @@
 import pytest
 
 from convdyno.errors import UsageError
-from convdyno.launch.slurm_order import kinds, minutes, read_order
+from convdyno.launch.slurm_options import kinds, minutes, read_order
 from convdyno.trial.spec import Trial
 
 TRIAL = Trial(network="deepmnist", engine="torch", batch=50)

@@ -16,9 +16,9 @@ from typing import Any
 
 from convdyno.errors import BadStore
 from convdyno.launch.slurm import Mark, marks
-from convdyno.results.jobs import Job, JobRun, files_of
-from convdyno.results.record import Process, Rank, Record, Status, new_record
-from convdyno.results.store import Store, read_record
+from convdyno.store.folder import Store, read_record
+from convdyno.store.record import Process, Rank, Record, Status, new_record
+from convdyno.store.slurm_jobs import Job, JobRun, files_of
 from convdyno.trial.spec import Trial
 
 STATUS: dict[str, Status] = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from convdyno.results.facts import free_memory
+from convdyno.machine.facts import free_memory
 
 
 def group(folder: Path, most: str, used: str, held: str = "") -> str:

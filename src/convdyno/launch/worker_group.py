@@ -20,8 +20,8 @@ from convdyno import __version__
 from convdyno.errors import TrialFailed
 from convdyno.launch.joint_answer import joint_answer
 from convdyno.launch.launcher import OutOfTime
-from convdyno.launch.link import DOING, Link, died_while
-from convdyno.results.record import Rank
+from convdyno.launch.transport import DOING, Link, died_while
+from convdyno.store.record import Rank
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from convdyno.errors import BadStore
-from convdyno.results.record import Block, Process, Record, new_record
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
+from convdyno.store.record import Block, Process, Record, new_record
 from convdyno.trial.spec import make_trial
 
 
@@ -81,7 +81,7 @@ def test_a_full_disk_is_refused_before_measuring(tmp_path: Path) -> None:
     # A limit of the size of files is what a test can have in place of a full disk.
     code = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from convdyno.results.store import Store\n"
+        "from convdyno.store.folder import Store\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "Store(Path(sys.argv[1])).prepare()\n"

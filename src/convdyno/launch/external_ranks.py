@@ -23,17 +23,17 @@ from typing import Any
 
 from convdyno.errors import Refused, TrialFailed, UsageError
 from convdyno.launch.contact import ADVICE, Board, Contact, given_secret, ports
-from convdyno.launch.crew import PING_SECONDS, Crew, Place
-from convdyno.launch.death import Death
+from convdyno.launch.exit_status import Death
 from convdyno.launch.launcher import Team
-from convdyno.launch.link import WORKER, Link, PipeLink, TetheredLines
 from convdyno.launch.local import HUGE_PAGES, environment
+from convdyno.launch.remote_supervisor import Tether
 from convdyno.launch.starters import LOCAL, Member
 from convdyno.launch.starters import found as found
-from convdyno.launch.tether import Tether
-from convdyno.processor import usable_cores
+from convdyno.launch.transport import WORKER, Link, PipeLink, TetheredLines
+from convdyno.launch.worker_group import PING_SECONDS, Crew, Place
+from convdyno.machine import facts
+from convdyno.machine.processor import usable_cores
 from convdyno.rendezvous import Meeting, Unproven, call, listen
-from convdyno.results import facts
 from convdyno.trial.spec import Trial
 
 CALL_SECONDS = 60.0

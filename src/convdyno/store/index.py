@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from convdyno import __version__
 from convdyno.errors import BadStore
 from convdyno.files import read_plain, write_whole
-from convdyno.results.names import ID, shortened
+from convdyno.store.names import ID, shortened
 
 if TYPE_CHECKING:
-    from convdyno.results.record import Record
+    from convdyno.store.record import Record
 
 NAME = ".index"
 LARGEST = 1e18
@@ -33,7 +33,7 @@ Figures = Callable[["Record"], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RecordHead:
     """A record without its samples."""
 
     file: str
@@ -58,7 +58,7 @@ class Head:
 
     def record(self) -> Record:
         """A record with this head and no samples, to be chosen by."""
-        from convdyno.results.record import Record
+        from convdyno.store.record import Record
         from convdyno.trial.spec import Trial
 
         return Record.model_construct(
@@ -74,7 +74,7 @@ class Head:
         )
 
 
-MADE_BY = [__version__, *(field.name for field in fields(Head))]
+MADE_BY = [__version__, *(field.name for field in fields(RecordHead))]
 """Another version remembers other things."""
 
 
@@ -86,7 +86,7 @@ class Index:
         self._known: dict[str, list[Any]] | None = None
         self.skipped: list[str] = []
 
-    def heads(self) -> list[Head]:
+    def heads(self) -> list[RecordHead]:
         """All records as they are now, oldest first."""
         if self._known is None:
             self._known = self._remembered()
@@ -101,13 +101,13 @@ class Index:
         if changed or len(before) != len(self._known):
             self._remember()
         self.skipped = [sentence for *_, sentence in self._known.values() if sentence]
-        return [Head(file, **head) for file, (_, _, head, _) in self._known.items() if head]
+        return [RecordHead(file, **head) for file, (_, _, head, _) in self._known.items() if head]
 
-    def select(self, conditions: Sequence[str]) -> list[Head]:
+    def select(self, conditions: Sequence[str]) -> list[RecordHead]:
         """Those for which all conditions hold."""
         from pydantic import ValidationError
 
-        from convdyno.results.select import select
+        from convdyno.store.where import select
 
         heads = self.heads()
         if not conditions:
@@ -121,7 +121,7 @@ class Index:
         chosen = {id(record) for record in select(records, conditions)}
         return [h for h, record in zip(heads, records, strict=True) if id(record) in chosen]
 
-    def find(self, wanted: str) -> Head:
+    def find(self, wanted: str) -> RecordHead:
         """The record whose id is or begins with `wanted`; `last` is the newest."""
         heads = {head.id: head for head in self.heads()}
         return heads[shortened(wanted, [*heads], f"record of {str(self._folder)!r}")]
@@ -146,7 +146,7 @@ class Index:
 
     def _read(self, name: str) -> tuple[dict[str, Any] | None, str]:
         """A record's head, or the sentence that says why there is none."""
-        from convdyno.results.store import read_record
+        from convdyno.store.folder import read_record
 
         try:
             head = asdict(head_of(name, read_record(self._folder / name), self._figures))
@@ -172,11 +172,11 @@ class Index:
             write_whole(self._folder / NAME, json.dumps(data, separators=(",", ":")), sync=False)
 
 
-def head_of(file: str, record: Record, figures: Figures) -> Head:
+def head_of(file: str, record: Record, figures: Figures) -> RecordHead:
     """What is remembered of a record."""
-    from convdyno.results.machines import kind
+    from convdyno.machine.kinds import kind
 
-    return Head(
+    return RecordHead(
         file=file,
         id=record.id,
         created=record.created,
@@ -227,4 +227,4 @@ def _is_figure(value: Any) -> bool:
     )
 
 
-_TEXTS = {found.name for found in fields(Head) if found.type == "str"} - {"file"}
+_TEXTS = {found.name for found in fields(RecordHead) if found.type == "str"} - {"file"}

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from convdyno import __version__
-from convdyno.results.names import ID
+from convdyno.store.names import ID
 from convdyno.trial.spec import Trial
 
 SCHEMA: Literal[1] = 1

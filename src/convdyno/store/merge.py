@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from convdyno.errors import BadStore
-from convdyno.results.machines import kind
-from convdyno.results.names import MOST_LETTERS
-from convdyno.results.record import Record
-from convdyno.results.store import Store, read_record
+from convdyno.machine.kinds import kind
+from convdyno.store.folder import Store, read_record
+from convdyno.store.names import MOST_LETTERS
+from convdyno.store.record import Record
 
 
 @dataclass

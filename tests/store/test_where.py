@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from convdyno.errors import UnknownName, UsageError
-from convdyno.results.record import Record, new_record
-from convdyno.results.select import select
+from convdyno.store.record import Record, new_record
+from convdyno.store.where import select
 from convdyno.trial.spec import make_trial
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from convdyno.errors import UnknownName, UsageError
-from convdyno.results.record import Record, Status
+from convdyno.store.record import Record, Status
 from convdyno.trial.spec import Trial
 
 LABEL = "label."

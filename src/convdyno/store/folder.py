@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from convdyno.errors import BadStore
 from convdyno.files import clear_parts, read_plain
 from convdyno.files import write_whole as write_file
-from convdyno.results.certificate import Certificate
-from convdyno.results.names import ID
-from convdyno.results.record import SCHEMA, Record
+from convdyno.store.certificate import Certificate
+from convdyno.store.names import ID
+from convdyno.store.record import SCHEMA, Record
 from convdyno.terminal import visible
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from convdyno import processor
+from convdyno.machine import processor
 
 SPEED_FLAGS = (
     "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16",

@@ -1,6 +1,6 @@
 """What holds a worker on a far host, and lets it live no longer than it is wanted.
 
-    python -m convdyno.launch.tether --limit 20 [--in FOLDER ...] COMMAND ...
+    python -m convdyno.launch.remote_supervisor --limit 20 [--in FOLDER ...] COMMAND ...
 
 Killing an ssh client does not end what it started on the other side. So this runs there: it starts
 the command, passes lines both ways and, as soon as its standard input closes or has brought nothing
@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from convdyno.launch.death import obituary, oom_kills
+from convdyno.launch.exit_status import obituary, oom_kills
 
 HERE = b"convdyno is here\n"
 CLEANING_SECONDS = 5.0

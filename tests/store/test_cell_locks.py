@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from convdyno.errors import BadStore
-from convdyno.results.claims import FOLDER, Claim, Holder, claim, holders
+from convdyno.store.cell_locks import FOLDER, Claim, Holder, claim, holders
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from convdyno.results.claims import claim
+from convdyno.store.cell_locks import claim
 kept = claim(Path(sys.argv[1]), "cell", 60)
 print("held", flush=True)
 time.sleep(60)
@@ -86,7 +86,7 @@ def test_without_locks_the_process_itself_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = another(tmp_path)
-    monkeypatch.setattr("convdyno.results.claims.lock", lambda descriptor: None)
+    monkeypatch.setattr("convdyno.store.cell_locks.lock", lambda descriptor: None)
     assert isinstance(claim(tmp_path, "cell", 60), Holder)
     process.kill()
     process.communicate()
@@ -95,7 +95,7 @@ def test_without_locks_the_process_itself_is_looked_for(
 
 def test_of_many_that_want_it_one_gets_it(tmp_path: Path) -> None:
     wanting = (
-        "import sys\nfrom pathlib import Path\nfrom convdyno.results.claims import claim, Claim\n"
+        "import sys\nfrom pathlib import Path\nfrom convdyno.store.cell_locks import claim, Claim\n"
         "sys.stdin.readline()\nkept = claim(Path(sys.argv[1]), 'cell', 60)\n"
         "print(isinstance(kept, Claim), flush=True)\nsys.stdin.readline()\n"
     )

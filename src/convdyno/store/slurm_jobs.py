@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from convdyno import __version__
 from convdyno.errors import BadStore
 from convdyno.files import read_plain
-from convdyno.results.names import shortened
-from convdyno.results.record import RecordId
-from convdyno.results.store import write_whole
+from convdyno.store.folder import write_whole
+from convdyno.store.names import shortened
+from convdyno.store.record import RecordId
 from convdyno.trial.spec import Trial
 
 ENDED = frozenset({

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from convdyno import __version__
 from convdyno.errors import BadStore, UsageError
 from convdyno.files import lock, open_lock, read_plain
-from convdyno.results.record import Amount, Count, KnownFacts, with_facts
-from convdyno.results.store import write_whole
+from convdyno.store.folder import write_whole
+from convdyno.store.record import Amount, Count, KnownFacts, with_facts
 from convdyno.trial.recipes import Recipe
 from convdyno.trial.training import Training, Watching
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from convdyno.errors import BadStore
 from convdyno.report.listing import lines
-from convdyno.results.archive import archive
-from convdyno.results.index import NAME, Index
-from convdyno.results.record import Block, Process, Record, new_record
-from convdyno.results.select import select
-from convdyno.results.store import Store
 from convdyno.stats.index_figures import figures
+from convdyno.store.archive import archive
+from convdyno.store.folder import Store
+from convdyno.store.index import NAME, Index
+from convdyno.store.record import Block, Process, Record, new_record
+from convdyno.store.where import select
 from convdyno.trial.spec import make_trial
 
 MACHINE = {"host": "a", "cpu": "fast", "cores_usable": 2, "environment": {"OMP_NUM_THREADS": "2"}}

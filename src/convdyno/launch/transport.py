@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from convdyno.launch.death import Death as Death
-from convdyno.launch.death import obituary, oom_kills
-from convdyno.launch.tether import HERE
+from convdyno.launch.exit_status import Death as Death
+from convdyno.launch.exit_status import obituary, oom_kills
+from convdyno.launch.remote_supervisor import HERE
 
 GRACE_SECONDS = 5.0
 """How long a worker may take to end after its last answer."""

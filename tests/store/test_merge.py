@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from convdyno.errors import BadStore
-from convdyno.results.certificate import Certificate
-from convdyno.results.merge import merge
-from convdyno.results.record import Block, Process, Record, new_record
-from convdyno.results.store import Store
+from convdyno.store.certificate import Certificate
+from convdyno.store.folder import Store
+from convdyno.store.merge import merge
+from convdyno.store.record import Block, Process, Record, new_record
 from convdyno.trial.spec import make_trial
 
 

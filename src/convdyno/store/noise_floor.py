@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from convdyno.files import read_plain
-from convdyno.results.machines import kind
-from convdyno.results.store import write_whole
+from convdyno.machine.kinds import kind
+from convdyno.store.folder import write_whole
 from convdyno.trial.spec import Trial
 
 FOLDER = "floors"

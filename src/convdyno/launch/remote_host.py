@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from convdyno import __version__
-from convdyno.launch import scout
+from convdyno.launch import remote_bootstrap
 from convdyno.launch.bundle import bundle
-from convdyno.launch.far import Conversation, HostFailed, Ssh
 from convdyno.launch.nodes import Node
+from convdyno.launch.ssh_client import Conversation, HostFailed, Ssh
 from convdyno.trial.spec import Trial
 
 FOLDER = "~/.cache/convdyno"
@@ -72,7 +72,7 @@ class FarHost:
         """Reach it, and learn what it has."""
         if self._scout is not None:
             return
-        text = Path(scout.__file__).read_bytes()
+        text = Path(remote_bootstrap.__file__).read_bytes()
         find = _FIRST_PYTHON.format(size=len(text))
         words = [
             "sh",

@@ -18,14 +18,14 @@ from convdyno.report.cells import gather
 from convdyno.report.columns import cell_data
 from convdyno.report.console import Screen
 from convdyno.report.csv import write_csv
-from convdyno.results.claims import FOLDER, Claim, claim, holders
-from convdyno.results.index import Index
-from convdyno.results.jobs import Job, find_run, new_run, read_runs
-from convdyno.results.merge import merge
-from convdyno.results.record import Rank
-from convdyno.results.runs import begin, claimed, read_history
-from convdyno.results.store import Store, read_record
 from convdyno.stats.index_figures import figures
+from convdyno.store.cell_locks import FOLDER, Claim, claim, holders
+from convdyno.store.folder import Store, read_record
+from convdyno.store.index import Index
+from convdyno.store.merge import merge
+from convdyno.store.record import Rank
+from convdyno.store.slurm_jobs import Job, find_run, new_run, read_runs
+from convdyno.store.training_runs import begin, claimed, read_history
 from convdyno.trial.spec import make_trial
 from convdyno.trial.training import Training, Watching
 

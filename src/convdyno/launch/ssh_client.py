@@ -22,7 +22,7 @@ from typing import Any
 
 from convdyno.errors import UsageError
 from convdyno.launch.nodes import Node
-from convdyno.launch.tether import HERE
+from convdyno.launch.remote_supervisor import HERE
 
 LOST = 255
 """What ssh ends with when the connection was at fault."""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from convdyno.launch.collect import collect, taken, uncollected
 from convdyno.launch.slurm import as_described, marks
+from convdyno.launch.slurm_collect import collect, taken, uncollected
 from convdyno.report.cell import cell_of
 from convdyno.report.csv import write_csv
-from convdyno.results.jobs import Job, JobRun, files_of, find_run, new_run
-from convdyno.results.record import Block, Process, Record, new_record
-from convdyno.results.store import Store
+from convdyno.store.folder import Store
+from convdyno.store.record import Block, Process, Record, new_record
+from convdyno.store.slurm_jobs import Job, JobRun, files_of, find_run, new_run
 from convdyno.trial.spec import Trial
 
 TRIAL = Trial(network="deepmnist", engine="torch", batch=50, slurm="GPU/k80")
@@ -33,7 +33,7 @@ DESCRIBED = (
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("convdyno.launch.collect.SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr("convdyno.launch.slurm_collect.SETTLING_SECONDS", 0.0)
 
 
 def job(number: int = 1, **values: object) -> Job:
