@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from convdyno.errors import UsageError
-from convdyno.launch.nodes import Node, Nodes, read_nodes
+from convdyno.launch.nodes import NodeLine, Nodes, read_nodes
 
 
 def nodes(tmp_path: Path, text: str, per_node: int = 1) -> Nodes:
@@ -20,11 +20,11 @@ def test_lines_are_a_host_and_its_alias(tmp_path: Path) -> None:
         "# our machines\nn1 gpu-a\n\n  n2\tuser@gpu-b  # the new one\nn3\n10.0.0.7 x\nfe80::1 y\n"
     )
     assert nodes(tmp_path, text).hosts == (
-        Node("n1", "gpu-a"),
-        Node("n2", "user@gpu-b"),
-        Node("n3", "n3"),
-        Node("10.0.0.7", "x"),
-        Node("fe80::1", "y"),
+        NodeLine("n1", "gpu-a"),
+        NodeLine("n2", "user@gpu-b"),
+        NodeLine("n3", "n3"),
+        NodeLine("10.0.0.7", "x"),
+        NodeLine("fe80::1", "y"),
     )
 
 

@@ -27,7 +27,7 @@ MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeLine:
     """One host of a nodes file."""
 
     host: str
@@ -41,7 +41,7 @@ class Nodes:
     """The hosts of a nodes file, with so many devices each."""
 
     file: Path
-    hosts: tuple[Node, ...]
+    hosts: tuple[NodeLine, ...]
     per_node: int
 
     @property
@@ -74,7 +74,7 @@ class Nodes:
                 f"{self.per_node} each (--per-node), {self.devices} in all"
             )
 
-    def spread(self, devices: int) -> tuple[Node, ...]:
+    def spread(self, devices: int) -> tuple[NodeLine, ...]:
         """The first hosts of the file, as few as can share so many devices evenly."""
         self.check(devices)
         fewest = self._fewest(devices)
@@ -103,7 +103,7 @@ def read_nodes(file: Path, per_node: int = 1) -> Nodes:
         raise UsageError(f"the nodes file {file} cannot be read: {reason}") from None
     if len(read) > MOST_BYTES:
         raise UsageError(f"the nodes file {file} has more than {MOST_BYTES >> 20} MB: is it one?")
-    found: dict[str, Node] = {}
+    found: dict[str, NodeLine] = {}
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{file}, line {number}"
@@ -123,7 +123,7 @@ def read_nodes(file: Path, per_node: int = 1) -> Nodes:
     return Nodes(file, tuple(found.values()), per_node)
 
 
-def _node(line: str, where: str) -> Node | None:
+def _node(line: str, where: str) -> NodeLine | None:
     try:
         words = shlex.split(line, comments=True)
     except ValueError as wrong:
@@ -140,7 +140,7 @@ def _node(line: str, where: str) -> Node | None:
         raise UsageError(f"{where}: {host!r} is no host name")
     if alias.startswith("-") or not alias.isprintable():
         raise UsageError(f"{where}: {alias!r} is no ssh alias")
-    return Node(host, alias)
+    return NodeLine(host, alias)
 
 
 def _lower(wrong: ValueError) -> str:

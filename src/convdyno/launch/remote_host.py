@@ -11,7 +11,7 @@ from typing import Any
 from convdyno import __version__
 from convdyno.launch import remote_bootstrap
 from convdyno.launch.bundle import bundle
-from convdyno.launch.nodes import Node
+from convdyno.launch.nodes import NodeLine
 from convdyno.launch.ssh_client import Conversation, HostFailed, Ssh
 from convdyno.trial.spec import Trial
 
@@ -49,7 +49,7 @@ class Remote:
 class FarHost:
     """A host of the nodes file."""
 
-    def __init__(self, node: Node, ssh: Ssh, remote: Remote) -> None:
+    def __init__(self, node: NodeLine, ssh: Ssh, remote: Remote) -> None:
         self.node, self._ssh, self._remote = node, ssh, remote
         self._scout: Conversation | None = None
         self.facts: dict[str, Any] = {}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.errors import UsageError
-from convdyno.launch.nodes import Node
+from convdyno.launch.nodes import NodeLine
 from convdyno.launch.remote_supervisor import HERE
 
 LOST = 255
@@ -54,14 +54,14 @@ class Ssh:
         self._folder = _private_folder()
         self._known: dict[str, int] = {}
 
-    def command(self, node: Node, words: Sequence[str]) -> list[str]:
+    def command(self, node: NodeLine, words: Sequence[str]) -> list[str]:
         """The command that runs these words on a host, whatever characters they have."""
         return [*self._options(node), "-T", "--", node.alias, shlex.join(words)]
 
     def close(self) -> None:
         """Close all connections and remove the folder."""
         for alias in self._known:
-            node = Node("", alias)
+            node = NodeLine("", alias)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 subprocess.run(
                     [*self._options(node), "-O", "exit", "--", alias],
@@ -70,7 +70,7 @@ class Ssh:
         self._known.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _options(self, node: Node) -> list[str]:
+    def _options(self, node: NodeLine) -> list[str]:
         number = self._known.setdefault(node.alias, len(self._known))
         settings = {
             "BatchMode": "yes",
