@@ -20,13 +20,13 @@ from convdyno.trial.spec import Trial
 DECIDED = {"network", "engine", "batch", "ladder", "optimiser", "rate", "devices", "hosts"}
 """Axes whose default is not a value of their own."""
 ENTRY = """    Axis(
-        "shuffle", "How much the cards are shuffled.", parse.whole("--shuffle", 0), "0", how=True,
+        "jumps", "How often it jumps.", parse.whole("--jumps", 0), "0", how=True,
         also=_too("0"),
     ),
     Axis(
         "seed","""
 FIELD = """    seed: Annotated[int, Field(ge=0)] = 0
-    shuffle: Annotated[int, Field(ge=0)] = 0
+    jumps: Annotated[int, Field(ge=0)] = 0
 """
 
 
@@ -104,21 +104,21 @@ def widened(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("command", ["bench", "gate", "tune", "train"])
 def test_a_new_axis_is_in_the_help_of_every_command_that_has_it(widened: Any, command: str) -> None:
-    assert "--shuffle <str>" in widened(command, "--help")
+    assert "--jumps <str>" in widened(command, "--help")
 
 
 def test_a_new_axis_can_be_swept_measured_asked_for_and_compared(
     widened: Any, tmp_path: Path
 ) -> None:
     sweep = tmp_path / "sweep.toml"
-    sweep.write_text('network = "trivial"\nengine = "clockwork"\nshuffle = [1, 2]\n')
+    sweep.write_text('network = "trivial"\nengine = "clockwork"\njumps = [1, 2]\n')
     plan = json.loads(widened("sweep", str(sweep), "--dry-run", "--json"))
-    assert [one["trial"]["shuffle"] for one in plan["trials"]] == [1, 2]
-    assert plan["trials"][0]["command"].endswith("--shuffle 1")
+    assert [one["trial"]["jumps"] for one in plan["trials"]] == [1, 2]
+    assert plan["trials"][0]["command"].endswith("--jumps 1")
     out = str(tmp_path / "results")
     quick = ("--budget", "30s", "--within", "50%", "--rounds", "2", "--out", out)
-    widened("bench", "trivial", "--engine", "clockwork", "--shuffle", "1,2", *quick)
-    listed = json.loads(widened("results", "list", "--where", "shuffle=2", "--out", out, "--json"))
-    assert [one["trial"]["shuffle"] for one in listed["records"]] == [2]
-    compared = json.loads(widened("compare", out, "--by", "shuffle", "--json"))
-    assert compared["axis"] == "shuffle"
+    widened("bench", "trivial", "--engine", "clockwork", "--jumps", "1,2", *quick)
+    listed = json.loads(widened("results", "list", "--where", "jumps=2", "--out", out, "--json"))
+    assert [one["trial"]["jumps"] for one in listed["records"]] == [2]
+    compared = json.loads(widened("compare", out, "--by", "jumps", "--json"))
+    assert [one["values"] for one in compared["comparisons"]] == [["1", "2"]]

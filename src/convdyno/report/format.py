@@ -7,15 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from convdyno.stats.ladder import Share
+from convdyno.trial import axes
 from convdyno.trial.spec import Trial
 
 UNPAIRED = "measured in different runs: how the machine changed in between was not seen"
 MODES = {"train": "training", "infer": "inference"}
-BARE = frozenset({"network", "engine", "mode", "precision", "data"})
+BARE = frozenset(axes.names(bare=True))
 """Settings whose value says what they are."""
-MAIN = ("network", "engine", "mode", "precision", "batch", "devices")
+MAIN = frozenset(axes.names(main=True))
 """The settings that every table shows."""
-UNTOLD = frozenset({*MAIN, "optimiser", "seed", "hosts", "cores", "scaling"})
+UNTOLD = MAIN | frozenset(axes.names(aside=True))
 """Settings that are shown elsewhere, or that say little."""
 DEFAULTS = {name: one.default for name, one in Trial.model_fields.items()}
 

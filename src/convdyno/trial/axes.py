@@ -1,8 +1,9 @@
 """What trials may differ in, each thing once: its name, its words, its meaning, who may give it.
 
 The options of commands, the words of sweeps and of Python, the settings of a gate's base, what
-`tune` searches and what interrupted training may change all come from this table. A new axis is an
-entry here, a field of `Trial` of the same name, and whatever does what it says.
+`tune` searches, what interrupted training may change and how people are told of a trial all come
+from this table. A new axis is an entry here, a field of `Trial` of the same name, and whatever does
+what it says.
 
 Importing this imports no library, so that help is instant.
 """
@@ -65,6 +66,12 @@ class Axis:
     """Whether `tune` searches it and presets have it."""
     together: bool = False
     """Whether it means nothing to one device."""
+    bare: bool = False
+    """Whether its value says what it is, so that people need not be told its name."""
+    main: bool = False
+    """Whether every table shows it."""
+    aside: bool = False
+    """Whether it is shown elsewhere, or says little."""
     older: str = ""
     """An older name that is still understood."""
     choices: tuple[str, ...] = ()
@@ -154,25 +161,26 @@ def _too(default: str | bool | None, help: str = "") -> dict[str, Own]:
 
 
 AXES: tuple[Axis, ...] = (
-    Axis("network", commands=NOBODY),
+    Axis("network", commands=NOBODY, bare=True, main=True),
     Axis(
         "engine", "A comma list, or all; default: the best installed.", resumes=True,
+        bare=True, main=True,
         also={
             "train": Own("Default: the best installed."),
             "eval": Own("Any engine; default: the one that trained it."),
         },
     ),
-    Axis(**_choice("mode", choices.Mode)),
+    Axis(**_choice("mode", choices.Mode), bare=True, main=True),
     Axis(
         "batch", "Images per device, or max; default: what suits the network.", _batch,
-        how=True, resumes=True, tuned=True,
+        how=True, resumes=True, tuned=True, main=True,
         also={
             "train": Own("Images per device and step."),
             "eval": Own("Images at a time on each device."),
         },
     ),
     Axis(
-        **_choice("precision", choices.Precision), how=True,
+        **_choice("precision", choices.Precision), how=True, bare=True, main=True,
         also={
             "train": Own(),
             "eval": Own("fp32, bf16, fp16; weights are stored in float32.", "fp32"),
@@ -215,6 +223,7 @@ AXES: tuple[Axis, ...] = (
     ),
     Axis(
         "data", "synthetic, synthetic-host, mnist, cifar10, ..., or a path.", default="synthetic",
+        bare=True,
         also={"eval": Own("A name or a path; default: what it was trained on.")},
     ),
     Axis(
@@ -256,6 +265,7 @@ AXES: tuple[Axis, ...] = (
             "optimiser", choices.OptimiserKind, help="{}; default: the network's own.",
             default=None,
         ),
+        aside=True,
         also={"train": Own("{}")},
     ),
     Axis(
@@ -276,13 +286,13 @@ AXES: tuple[Axis, ...] = (
     ),
     Axis(
         "devices", "How many run together; a list gives the scaling curve.",
-        parse.whole("--devices"), resumes=True,
+        parse.whole("--devices"), resumes=True, main=True,
         also={
             "train": Own("How many train together, --batch images on each."),
             "eval": Own("How many share the images; the counts are the same."),
         },
     ),
-    Axis("hosts", commands=NOBODY, resumes=True),
+    Axis("hosts", commands=NOBODY, resumes=True, aside=True),
     Axis(
         "slurm", "partition=P,gres=gpu:k80,time=15,...: cells as jobs; again: an axis.",
         kind="again", commands=BENCH, resumes=True,
@@ -292,7 +302,7 @@ AXES: tuple[Axis, ...] = (
             "scaling", choices.Scaling,
             help="weak: --batch is each device's; strong: all devices'.",
         ),
-        resumes=True,
+        resumes=True, aside=True,
     ),
     Axis(
         **_choice(
@@ -320,10 +330,11 @@ AXES: tuple[Axis, ...] = (
     ),
     Axis(
         "cores", "CPU cores of each device; auto: an equal share of all.", _automatic("--cores"),
-        "auto", how=True, resumes=True, also=_too("auto") | {"eval": Own("", "auto")},
+        "auto", how=True, resumes=True, aside=True,
+        also=_too("auto") | {"eval": Own("", "auto")},
     ),
     Axis(
-        "seed", "Of weights and images.", parse.whole("--seed", 0), "0",
+        "seed", "Of weights and images.", parse.whole("--seed", 0), "0", aside=True,
         also=_too("0", "Of weights, order and crops."),
     ),
 )  # fmt: skip
