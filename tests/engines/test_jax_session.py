@@ -221,7 +221,7 @@ def test_settings_are_told():
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"precision": "tf32"}, "tf32 .* runs on cpu: use fp32 or bf16"),
+        ({"precision": "tf32"}, "tf32 .* runs on cpu: use fp32, bf16 or fp16"),
         ({"layout": "nchw"}, "in NHWC.* use --layout auto or nhwc"),
         ({"compile": "off"}, "op by op.* use --compile auto or on"),
         ({"device": "cuda:7"}, "no device 'cuda:7' here; it has .*cpu"),

@@ -50,7 +50,7 @@ def start(trial: Trial, devices: int = 1) -> tuple[jax.Device, int]:
     if device.platform == "cpu" and trial.threads and threads != wanted:
         raise Refused(
             f"JAX already runs with {threads} CPU threads in this process and cannot change to "
-            f"{wanted}: open this trial in a process of its own"
+            f"{wanted}: start a new process"
         )
     return device, threads
 
