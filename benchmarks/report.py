@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from convdyno.results.certificate import Certificate, EngineProof
-from convdyno.results.facts import machine
-from convdyno.results.record import Block, NetworkFacts, Peak, Process, Record, new_record
-from convdyno.results.store import Store
+from convdyno.machine.facts import machine
+from convdyno.store.certificate import Certificate, EngineProof
+from convdyno.store.folder import Store
+from convdyno.store.record import Block, NetworkFacts, Peak, Process, Record, new_record
 from convdyno.trial.spec import Trial, make_trial
 
 NETWORKS = [f"network{number}" for number in range(20)]

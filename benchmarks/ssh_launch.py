@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "cluster"))
 from lab import Lab
 
 from convdyno.launch.bundle import bundle
-from convdyno.launch.host import Remote
 from convdyno.launch.nodes import read_nodes
+from convdyno.launch.remote_host import Remote
 from convdyno.launch.ssh import SshLauncher
 from convdyno.trial.spec import Trial
 

@@ -45,4 +45,4 @@ def test_nobody_counts_cores_elsewhere() -> None:
         for path in source.rglob("*.py")
         if "sched_getaffinity" in path.read_text() or "os.cpu_count" in path.read_text()
     }
-    assert counting == {"machine/processor.py", "launch/remote_bootstrap.py"}
+    assert counting == {"machine/machine/processor.py", "launch/remote_bootstrap.py"}

@@ -21,7 +21,7 @@ def engine_names() -> list[str]:
 
 
 def networks() -> list[dict[str, Any]]:
-    """The zoo."""
+    """The networks of the zoo."""
     rows = []
     for name, network in zoo.networks().items():
         blueprint = zoo.build(name)

@@ -85,7 +85,7 @@ class Result:
         return [f for f in write_curves(self.curves, self.out) if f.suffix in (".svg", ".csv")]
 
     def show(self, screen: Screen) -> None:
-        """Print it."""
+        """Print the result on a screen."""
         screen.bench(self.rows, self._pairs, self.ladders, self.curves)
 
     def __len__(self) -> int:

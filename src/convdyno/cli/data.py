@@ -248,7 +248,7 @@ class _Line:
         print(text, end="" if terminal else "\n", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leave the line."""
+        """Leave the line as it is, and begin another."""
         if self._open:
             print(file=sys.stderr)
 

@@ -93,7 +93,7 @@ def asks(request: type[Any], command: str = "") -> Callable[[Callable[..., None]
 
 
 def command_line() -> str:
-    """What was typed."""
+    """The command as it was typed."""
     return shlex.join(["convdyno", *sys.argv[1:]])
 
 
