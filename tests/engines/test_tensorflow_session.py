@@ -149,11 +149,27 @@ def test_float32_is_not_tf32():
 
 def test_emulated_half_precision_is_a_warning(monkeypatch):
     from convdyno.engines import cpu
+    from convdyno.engines.frameworks.tensorflow import device
 
     monkeypatch.setattr(cpu, "features", lambda: {"avx2", "avx512_bf16"})
+    monkeypatch.setattr(device, "onednn", lambda: True)
     assert open_session(plain(), precision="bf16").settings.warnings == ()
     (warning,) = open_session(plain(), precision="fp16").settings.warnings
     assert "fp16 is emulated: this CPU has neither amx_fp16 nor avx512_fp16" in warning
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"), [("0", "unset it"), (None, "TF_ENABLE_ONEDNN_OPTS=1 switches it on")]
+)
+def test_doing_without_onednn_is_a_warning_with_a_remedy(monkeypatch, given, advice):
+    from convdyno.engines.frameworks.tensorflow import device
+
+    monkeypatch.setattr(device, "onednn", lambda: False)
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    if given:
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", given)
+    (warning,) = open_session(plain()).settings.warnings
+    assert advice in warning
 
 
 @pytest.mark.parametrize(

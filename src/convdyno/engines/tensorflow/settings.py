@@ -54,7 +54,11 @@ def _warnings(trial: Trial, threads: int) -> tuple[str, ...]:
     """What the user of a CPU should know."""
     warnings = cpu.emulation(trial.precision) + cpu.crowded(threads)
     if not device.onednn():
+        off = os.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0"
         warnings.append(
             "oneDNN is switched off by TF_ENABLE_ONEDNN_OPTS; unset it, convolutions are slow so"
+            if off
+            else "TensorFlow does not use oneDNN on this CPU by itself, so convolutions may be slow: "
+            "TF_ENABLE_ONEDNN_OPTS=1 switches it on"
         )
     return tuple(warnings)
