@@ -58,7 +58,7 @@ def _warnings(trial: Trial, threads: int) -> tuple[str, ...]:
         warnings.append(
             "oneDNN is switched off by TF_ENABLE_ONEDNN_OPTS; unset it, convolutions are slow so"
             if off
-            else "TensorFlow does not use oneDNN on this CPU by itself, convolutions may be slow so: "
+            else "TensorFlow does not use oneDNN on this CPU, and convolutions may be slow: "
             "TF_ENABLE_ONEDNN_OPTS=1 switches it on"
         )
     return tuple(warnings)
