@@ -88,8 +88,7 @@ def picture() -> str:
             lines.append(f"{layer:<11} {below}")
         lines.append("-" * 100)
     lines[-1] = "```"
-    return "
-".join(lines)
+    return "\n".join(lines)
 
 
 def page_with_picture(text: str) -> str:
