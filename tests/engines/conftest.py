@@ -21,6 +21,8 @@ os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(CACHE / f"jax-{_CPU}"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    # On older processors TensorFlow leaves it out, and has fewer kernels then: no channels first.
+    "TF_ENABLE_ONEDNN_OPTS": "1",
 }
 
 

@@ -45,9 +45,12 @@ def where(device: str) -> str:
 def grouped(on: str, half: tf.DType | None, compiled: bool) -> bool:
     """Whether there are gradients of grouped convolutions; TensorFlow's own CPU kernels have none.
 
-    oneDNN's have, but those are not for fp16.
+    oneDNN's have, but those are not for fp16, and for bf16 only where the CPU has AVX-512.
     """
-    return on != "cpu" or compiled or (device.onednn() and half != tf.float16)
+    if on != "cpu" or compiled:
+        return True
+    able = half is None or (half == tf.bfloat16 and "avx512f" in cpu.features())
+    return able and device.onednn()
 
 
 def _warnings(trial: Trial, threads: int) -> tuple[str, ...]:
