@@ -45,7 +45,7 @@ def surroundings(copy: Path) -> dict[str, str]:
         shim = shims / name
         shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {name} "$@"\n')
         shim.chmod(0o755)
-    path = f"{shims}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join((str(shims), str(Path(sys.executable).parent), os.environ["PATH"]))
     return os.environ | {"PYTHONPATH": str(copy / "src"), "PATH": path}
 
 
