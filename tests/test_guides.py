@@ -72,7 +72,8 @@ def test_who_follows_a_page_gets_there(
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 (copy / name).write_text(text)
             case "diff":
-                apply(text, copy)
+                for change in re.split(r"^(?=--- a/)", text, flags=re.M)[1:]:
+                    apply(change, copy)
             case "sh":
                 follow(text, copy, surroundings)
                 commands += 1
@@ -80,7 +81,7 @@ def test_who_follows_a_page_gets_there(
 
 
 def apply(change: str, copy: Path) -> None:
-    """A change as a page shows it, whose line numbers need not be right."""
+    """A change of one file as a page shows it, whose line numbers need not be right."""
     done = subprocess.run(
         ["git", "apply", "--recount", "--unidiff-zero", "-p1", "-"],
         input=change, cwd=copy, capture_output=True, text=True,
