@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "add").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.M | re.S)
 COMMANDS = ("convdyno", "pytest")
+LONG = "pytest.mark.long"
 HEAVY = {"op": "compiles with every framework"}
 """Pages whose commands take more than a few seconds."""
 
@@ -52,6 +53,14 @@ def surroundings(copy: Path) -> dict[str, str]:
 def test_there_is_a_page_for_each_kind_of_thing() -> None:
     kinds = {"network", "op", "axis", "engine", "launcher", "chart", "data-format"}
     assert {page.stem for page in PAGES} >= kinds
+
+
+def test_contributors_are_told_of_every_page_and_of_all_that_is_long() -> None:
+    told = (ROOT / "CONTRIBUTING.md").read_text()
+    tests = (ROOT / "tests").glob("*/test_*.py")
+    long = {str(path.relative_to(ROOT / "tests")) for path in tests if LONG in path.read_text()}
+    assert set(re.findall(r"^- `(\w+/\w+\.py)`: ", told, re.M)) == long
+    assert {page.name for page in PAGES if f"(docs/add/{page.name})" not in told} == set()
 
 
 @pytest.mark.parametrize(
