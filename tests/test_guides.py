@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "add").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.M | re.S)
 COMMANDS = ("convdyno", "pytest")
+LONG = "pytest.mark.long"
 HEAVY = {"op": "compiles with every framework"}
 """Pages whose commands take more than a few seconds."""
 
@@ -45,13 +46,21 @@ def surroundings(copy: Path) -> dict[str, str]:
         shim = shims / name
         shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {name} "$@"\n')
         shim.chmod(0o755)
-    path = f"{shims}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join((str(shims), str(Path(sys.executable).parent), os.environ["PATH"]))
     return os.environ | {"PYTHONPATH": str(copy / "src"), "PATH": path}
 
 
 def test_there_is_a_page_for_each_kind_of_thing() -> None:
     kinds = {"network", "op", "axis", "engine", "launcher", "chart", "data-format"}
     assert {page.stem for page in PAGES} >= kinds
+
+
+def test_contributors_are_told_of_every_page_and_of_all_that_is_long() -> None:
+    told = (ROOT / "CONTRIBUTING.md").read_text()
+    tests = (ROOT / "tests").glob("*/test_*.py")
+    long = {str(path.relative_to(ROOT / "tests")) for path in tests if LONG in path.read_text()}
+    assert set(re.findall(r"^- `(\w+/\w+\.py)`: ", told, re.M)) == long
+    assert {page.name for page in PAGES if f"(docs/add/{page.name})" not in told} == set()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +81,8 @@ def test_who_follows_a_page_gets_there(
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 (copy / name).write_text(text)
             case "diff":
-                apply(text, copy)
+                for change in re.split(r"^(?=--- a/)", text, flags=re.M)[1:]:
+                    apply(change, copy)
             case "sh":
                 follow(text, copy, surroundings)
                 commands += 1
@@ -80,7 +90,7 @@ def test_who_follows_a_page_gets_there(
 
 
 def apply(change: str, copy: Path) -> None:
-    """A change as a page shows it, whose line numbers need not be right."""
+    """A change of one file as a page shows it, whose line numbers need not be right."""
     done = subprocess.run(
         ["git", "apply", "--recount", "--unidiff-zero", "-p1", "-"],
         input=change, cwd=copy, capture_output=True, text=True,

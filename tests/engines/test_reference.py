@@ -6,7 +6,7 @@ import sameness
 from miniatures import MINIATURES, host_batch, lively_weights, plain, residual
 
 from convdyno.blueprint.draft import Draft
-from convdyno.blueprint.ops import LRN, Conv, Norm, Pool
+from convdyno.blueprint.ops import LRN, OPS, Conv, Norm, Pool
 from convdyno.engines import reference, reference_update
 from convdyno.engines.contract import Optimiser, Trial, normalise
 from convdyno.engines.reference import COMPUTE
@@ -199,6 +199,12 @@ def test_training_with_dropout_is_refused():
 
 def trial(**values):
     return Trial(network="mini", engine="reference", batch=4, **{"mode": "infer", **values})
+
+
+def test_the_miniatures_have_every_op():
+    """What is in none of them is compared with the reference by nobody."""
+    found = {type(node.op).__name__ for draw in MINIATURES.values() for node in draw().nodes}
+    assert found == set(OPS)
 
 
 @pytest.mark.parametrize("name", MINIATURES)
