@@ -36,6 +36,11 @@ def content_of(folder: Path, *records: Record) -> ReportModel:
     return make_report(found, stored_certificates(found.stores))
 
 
+def page_of(report: ReportModel) -> str:
+    """Without the script that draws charts, which takes seconds to make."""
+    return page(report, figures(report), repeating, "all", lambda: "")
+
+
 def every_kind() -> list[Record]:
     scaling = [
         crew_record(0.1, network="resnet50", engine="torch"),
@@ -120,7 +125,7 @@ def test_jobs_of_slurm_make_one_curve_that_says_so(tmp_path: Path) -> None:
     assert curve.baseline is not None
     shares = [point.gain and point.gain.efficiency.share for point in curve.points]
     assert shares == pytest.approx([0.8, 0.625], rel=0.03)
-    for text in (page(found, figures(found), repeating, "all"), markdown(found, repeating, "all")):
+    for text in (page_of(found), markdown(found, repeating, "all")):
         assert "measured in different runs" in text
 
 
@@ -187,7 +192,7 @@ def test_every_record_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = gather([folder])
     report = make_report(found, stored_certificates(found.stores))
     assert report.curves and report.ladders
-    page(report, figures(report), repeating, "all")
+    page_of(report)
     markdown(report, repeating, "all")
     report_document(report, repeating)
     write_csv(found.cells, io.StringIO())
@@ -196,7 +201,7 @@ def test_every_record_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
     alone = content_of(tmp_path, made(10))
-    text = page(alone, figures(alone), repeating, "one")
+    text = page_of(alone)
     headings = re.findall("<section[^>]*><h2>(.*?)</h2>", text)
     absent = {"ratios", "scaling", "ladder", "accuracy"}
     charts = [heading for name, (heading, _) in SECTIONS.items() if name not in absent]
@@ -205,7 +210,7 @@ def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
 
 def test_a_page_of_failures_alone_is_a_page(tmp_path: Path) -> None:
     none = content_of(tmp_path, failed("no memory"))
-    text = page(none, figures(none), repeating, "none")
+    text = page_of(none)
     assert "no memory" in text
     assert "What is faster" not in text
 
