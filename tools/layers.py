@@ -80,21 +80,15 @@ def floors(graph: dict[str, set[str]]) -> list[list[str]]:
 
 def picture() -> str:
     """Floors of layers as text, each with what it imports."""
-    graph, size = layers(), sizes()
-    lines = ["```", f"{'layer':<11}{'modules':>7} {'lines':>7}  imports"]
+    graph = layers()
+    lines = ["```"]
     for floor in floors(graph):
         for layer in floor:
-            modules, count = size[layer]
             below = ", ".join(sorted(graph[layer])) or "nothing of ours"
-            lines.append(f"{layer:<11}{modules:>7} {_about(count):>7}  {below}")
+            lines.append(f"{layer:<11} {below}")
         lines.append("-" * 100)
     lines[-1] = "```"
     return "\n".join(lines)
-
-
-def _about(lines: int) -> str:
-    """Lines to the nearest five hundred, so that the picture does not change every day."""
-    return f"{max(1, round(lines / 500)) * 500}"
 
 
 def page_with_picture(text: str) -> str:
@@ -105,11 +99,12 @@ def page_with_picture(text: str) -> str:
 
 
 def main() -> None:
-    """Print the picture, or write it into the page."""
+    """Write the picture into the page, or print how large the layers are."""
     if "--write" in sys.argv:
         PAGE.write_text(page_with_picture(PAGE.read_text()))
-    else:
-        print(picture())
+        return
+    for layer, (modules, lines) in sorted(sizes().items()):
+        print(f"{layer:<11}{modules:>4} modules {lines:>6} lines")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 from convdyno.app.cells import check_word, make_trials
@@ -15,7 +14,7 @@ from convdyno.launch.launcher import Room
 from convdyno.launch.slurm_options import Order, kinds, read_order
 from convdyno.stage.sweep_plan import CASE, PlannedTrial
 from convdyno.trial import parse
-from convdyno.trial.axes import AXES
+from convdyno.trial.axes import AXES, BY_NAME
 from convdyno.trial.spec import Trial
 from convdyno.trial.sweep import Combination, Sweep
 from convdyno.trial.sweep_file import Vocabulary
@@ -32,6 +31,14 @@ CHECKS: dict[str, Any] = {
 """What reads a setting that is more than a word."""
 
 
+def _check(name: str, word: str) -> None:
+    """Say what is wrong with one value, if anything is; settings that are words may be any."""
+    if name in BY_NAME:
+        check_word(name, word)
+    elif name in CHECKS:
+        CHECKS[name](word)
+
+
 def vocabulary() -> Vocabulary:
     """The words of a sweep: what makes trials, and what is given once."""
     words = [axis for axis in AXES if axis.commands or axis.name == "network"]
@@ -40,7 +47,7 @@ def vocabulary() -> Vocabulary:
         words=frozenset(axis.name for axis in words),
         settings=frozenset((*CHECKS, *hosts, *FOR_JOBS)),
         flags=frozenset(axis.name for axis in words if axis.kind == "flag"),
-        check=lambda name, word: (CHECKS.get(name) or partial(check_word, name))(word),
+        check=_check,
         defaults={axis.name: axis.default for axis in words if axis.default is not None},
     )
 
