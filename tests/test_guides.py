@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "add").glob("*.md"))
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.M | re.S)
-COMMANDS = ("convdyno", "pytest")
+COMMANDS = {"convdyno": "-m convdyno", "pytest": "-m pytest", "python": ""}
 LONG = "pytest.mark.long"
 HEAVY = {"op": "compiles with every framework"}
 """Pages whose commands take more than a few seconds."""
@@ -42,9 +42,9 @@ def surroundings(copy: Path) -> dict[str, str]:
     """The commands of the copy, not those that are installed."""
     shims = copy.parent / "bin"
     shims.mkdir()
-    for name in COMMANDS:
+    for name, words in COMMANDS.items():
         shim = shims / name
-        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {name} "$@"\n')
+        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
         shim.chmod(0o755)
     path = os.pathsep.join((str(shims), str(Path(sys.executable).parent), os.environ["PATH"]))
     return os.environ | {"PYTHONPATH": str(copy / "src"), "PATH": path}

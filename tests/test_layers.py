@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,18 @@ def layer_of(module: str) -> str:
     return ".".join(rooms[:deepest])
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Everything in a file."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def imports(path: Path) -> list[str]:
     """What a file imports; in a file that imports by name, every text that names one of ours."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
     texts = module_of(path) in DYNAMIC or bool(dynamic(path))
     found = []
-    for node in nodes:
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -86,10 +93,11 @@ def imports(path: Path) -> list[str]:
     return found
 
 
+@cache
 def dynamic(path: Path) -> set[str]:
     """What a file imports by name with."""
-    nodes = ast.walk(ast.parse(path.read_text()))
-    return {getattr(node, "id", getattr(node, "attr", "")) for node in nodes} & IMPORTERS
+    names = {getattr(node, "id", getattr(node, "attr", "")) for node in nodes_of(path)}
+    return names & IMPORTERS
 
 
 def module_of(path: Path) -> str:
@@ -118,10 +126,9 @@ def test_only_few_files_import_by_name(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "app").rglob("*.py")), ids=module_of)
 def test_the_application_neither_prints_nor_ends_nor_reads_the_command_line(path: Path) -> None:
-    tree = ast.parse(path.read_text())
     roots = {name.partition(".")[0] for name in imports(path)}
     assert not roots & {"typer", "click", "rich"}
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             where = f"{node.value.id}.{node.attr}"
             assert where not in ("sys.argv", "sys.exit", "sys.stdout", "sys.stderr", "os._exit")

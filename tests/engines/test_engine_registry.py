@@ -35,7 +35,8 @@ def test_versions_are_told_without_importing_a_framework():
 def test_every_engine_says_what_it_is():
     found = registry.engines()
     frameworks = ["torch", "jax", "tensorflow", "keras/torch", "keras/jax", "keras/tensorflow"]
-    assert list(found) == [*frameworks, "reference", "clockwork"]
+    assert list(found)[: len(frameworks)] == frameworks
+    assert found.keys() >= {"reference", "clockwork"}
     assert registry.installed_frameworks() == frameworks
     assert found["torch"].version == metadata.version("torch")
     assert found["torch"].precisions == ("fp32", "bf16", "fp16", "tf32")
