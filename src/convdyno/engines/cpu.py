@@ -11,6 +11,11 @@ NATIVE = {
 """Features, as Linux calls them, by which half precision is real arithmetic."""
 
 
+def has(instructions: str) -> bool:
+    """Whether the processor has a set of instructions, as Linux calls it."""
+    return instructions in features()
+
+
 def emulated(precision: str) -> bool:
     """Whether it only pretends to have a precision."""
     found = features()

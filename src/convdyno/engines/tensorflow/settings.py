@@ -49,7 +49,7 @@ def grouped(on: str, half: tf.DType | None, compiled: bool) -> bool:
     """
     if on != "cpu" or compiled:
         return True
-    able = half is None or (half == tf.bfloat16 and "avx512f" in cpu.features())
+    able = half is None or (half == tf.bfloat16 and cpu.has("avx512f"))
     return able and device.onednn()
 
 
