@@ -1,7 +1,7 @@
 """Each page of docs/add is followed to the letter, in a copy of the project.
 
-A page has three kinds of code blocks: `python file=PATH` is a new file, `diff` a change of what is
-there, and `sh` what to type afterwards, which must end well.
+A page has three kinds of code blocks: `python file=PATH` is a new file, `diff` a change of one file
+that is there, and `sh` what to type afterwards, which must end well.
 """
 
 import os
