@@ -124,6 +124,13 @@ def test_only_few_files_import_by_name(path: Path) -> None:
     assert not dynamic(path) or module_of(path) in DYNAMIC
 
 
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_a_protocol_copies_no_class_of_a_layer_that_may_not_be_imported(path: Path) -> None:
+    """Those that hold data and figures, or use them, take the classes themselves."""
+    if layer_of(module_of(path)) in ("store", "stats", "report", "app", "cli", "api"):
+        assert "typing.Protocol" not in imports(path)
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "app").rglob("*.py")), ids=module_of)
 def test_the_application_neither_prints_nor_ends_nor_reads_the_command_line(path: Path) -> None:
     roots = {name.partition(".")[0] for name in imports(path)}

@@ -9,7 +9,6 @@ from chromium import PHONE, Browser
 from made_up import a_machine, failed, made, store_of
 
 from convdyno.app.certification import stored_certificates
-from convdyno.app.reporting import repeating
 from convdyno.report.cells import gather
 from convdyno.report.figures import figures
 from convdyno.report.page import SECTIONS, page
@@ -69,7 +68,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train(folder / "run")
     found = gather([folder / "results", folder / "run"])
     content = make_report(found, stored_certificates(found.stores))
-    text = page(content, figures(content), repeating, f"report {EVIL}")
+    text = page(content, figures(content), f"report {EVIL}")
     (folder / "report.html").write_text(text, encoding="utf-8")
     return folder / "report.html"
 
@@ -240,7 +239,7 @@ def test_a_chart_shows_what_failed_when_it_was_measured_again(
     lost = failed("no memory", created=LATER)
     content = make_report(gather([store_of(tmp_path / "two", made(10), lost)]), {})
     file = tmp_path / "two.html"
-    file.write_text(page(content, figures(content), repeating, "two"), encoding="utf-8")
+    file.write_text(page(content, figures(content), "two"), encoding="utf-8")
     browser.open(file)
     assert len(browser.texts("#rows tr.cell")) == 1
     assert "Throughput" in browser.texts("section > h2")
@@ -250,7 +249,7 @@ def test_a_single_record_makes_a_page(browser: Browser, tmp_path: Path) -> None:
     found = gather([store_of(tmp_path / "one", made(10, rounds=1))])
     content = make_report(found, {})
     file = tmp_path / "one.html"
-    file.write_text(page(content, figures(content), repeating, "one"), encoding="utf-8")
+    file.write_text(page(content, figures(content), "one"), encoding="utf-8")
     browser.open(file, PHONE)
     assert browser.console() == []
     assert "What is faster" not in browser.texts("section > h2")

@@ -10,11 +10,11 @@ from convdyno.app import sweep_jobs
 from convdyno.app.requests import BenchRequest
 from convdyno.report.sweep import left_words
 from convdyno.stage.progress import SILENCE
-from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.store import cell_locks
 from convdyno.store.cell_locks import cell_name
 from convdyno.store.folder import Store
 from convdyno.store.slurm_jobs import Job, JobRun, new_run
+from convdyno.store.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.trial.spec import Trial
 
 TRIAL = Trial(network="deepmnist", engine="clockwork", batch=50, slurm="GPU/k80")

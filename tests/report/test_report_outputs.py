@@ -14,7 +14,6 @@ from crews import crew_record
 from made_up import a_machine, failed, made, store_of
 
 from convdyno.app.certification import stored_certificates
-from convdyno.app.reporting import repeating
 from convdyno.report.bench_json import to_json
 from convdyno.report.cell import cell_of
 from convdyno.report.cells import gather
@@ -38,7 +37,7 @@ def content_of(folder: Path, *records: Record) -> ReportModel:
 
 def page_of(report: ReportModel) -> str:
     """Without the script that draws charts, which takes seconds to make."""
-    return page(report, figures(report), repeating, "all", lambda: "")
+    return page(report, figures(report), "all", lambda: "")
 
 
 def every_kind() -> list[Record]:
@@ -125,7 +124,7 @@ def test_jobs_of_slurm_make_one_curve_that_says_so(tmp_path: Path) -> None:
     assert curve.baseline is not None
     shares = [point.gain and point.gain.efficiency.share for point in curve.points]
     assert shares == pytest.approx([0.8, 0.625], rel=0.03)
-    for text in (page_of(found), markdown(found, repeating, "all")):
+    for text in (page_of(found), markdown(found, "all")):
         assert "measured in different runs" in text
 
 
@@ -193,8 +192,8 @@ def test_every_record_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     report = make_report(found, stored_certificates(found.stores))
     assert report.curves and report.ladders
     page_of(report)
-    markdown(report, repeating, "all")
-    report_document(report, repeating)
+    markdown(report, "all")
+    report_document(report)
     write_csv(found.cells, io.StringIO())
     assert len(read) == len(records)
 
@@ -216,7 +215,7 @@ def test_a_page_of_failures_alone_is_a_page(tmp_path: Path) -> None:
 
 
 def test_markdown_shows_what_records_say_and_obeys_nothing(content: ReportModel) -> None:
-    text = markdown(content, repeating, "All")
+    text = markdown(content, "All")
     assert r"\<b\>&amp;\`\*\|\_\[x\](y) \# no" in text
     widths = {line.count("|") - line.count(r"\|") for line in text.splitlines() if line[:1] == "|"}
     assert all(
@@ -238,7 +237,7 @@ def _tables(text: str) -> list[list[str]]:
 
 
 def test_the_document_keeps_to_its_schema(content: ReportModel) -> None:
-    found = json.loads(to_json(report_document(content, repeating)))
+    found = json.loads(to_json(report_document(content)))
     jsonschema.validate(found, json.loads((SCHEMAS / "report.json").read_text()))
     (curve,) = found["scaling"]
     cells = found["cells"]
@@ -301,9 +300,9 @@ def test_the_csv_has_its_documented_columns_and_no_formula() -> None:
 
 def test_a_cell_is_repeated_by_its_own_command(tmp_path: Path) -> None:
     found = content_of(tmp_path, made(10, precision="bf16", layout="nhwc", image_size=(64, 64)))
-    assert repeating(found.cells[0]) == (
+    assert found.cells[0].repeated_by == (
         "convdyno bench resnet50 --engine torch --batch 32 --precision bf16 --layout nhwc "
         "--image-size 64x64 --optimiser sgd --rate 0.001"
     )
     far = content_of(tmp_path / "far", made(10, devices=2, hosts=2))
-    assert repeating(far.cells[0]) == "convdyno bench resnet50 --engine torch,jax"
+    assert far.cells[0].repeated_by == "convdyno bench resnet50 --engine torch,jax"

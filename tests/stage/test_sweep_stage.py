@@ -13,13 +13,13 @@ from players import Troupe
 from convdyno.machine.kinds import kind
 from convdyno.stage.rounds import Limits
 from convdyno.stage.sweep import CROWDED, Means, SweepRun
-from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.stats.index_figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.store.cell_locks import Claim, cell_name, claim
 from convdyno.store.folder import Store
 from convdyno.store.index import Index
 from convdyno.store.record import Record
+from convdyno.store.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.trial.spec import Trial, make_trial
 
 MACHINE = {"host": "a", "cpu": "fast", "cores_usable": 2}

@@ -16,7 +16,6 @@ from convdyno.blueprint.count import FLOAT_BYTES, count
 from convdyno.errors import ConvdynoError, NothingMeasured
 from convdyno.report import charts
 from convdyno.report.bench_json import to_json
-from convdyno.report.cell import Cell
 from convdyno.report.cells import gather
 from convdyno.report.csv import as_csv
 from convdyno.report.figures import figures
@@ -27,7 +26,6 @@ from convdyno.report.report_json import report_document
 from convdyno.report.report_model import ReportModel, make_report
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial.spec import Trial
-from convdyno.trial.words import bench_command
 from convdyno.zoo.registry import build, networks
 
 
@@ -55,16 +53,8 @@ def report(request: ReportRequest, narrator: Narrator = SILENCE) -> Report:
         written = [write_file(request.csv, as_csv(found.cells))] if request.csv else []
         written += _texts(model, request, library)
     written += _pictures(model, request.svg, request.png)
-    data = report_document(model, repeating) if request.document else {}
+    data = report_document(model) if request.document else {}
     return Report(written, data)
-
-
-def repeating(cell: Cell) -> str:
-    """The command that measures a cell again; where a place is part of it, its run's own."""
-    trial = cell.trial
-    if cell.command and (trial.hosts > 1 or trial.slurm or trial.staged):
-        return cell.command
-    return bench_command(trial, ladder=trial.rung != "source")
 
 
 def _texts(model: ReportModel, request: ReportRequest, library: Callable[[], str]) -> list[Path]:
@@ -72,9 +62,9 @@ def _texts(model: ReportModel, request: ReportRequest, library: Callable[[], str
     written = []
     if html is not None:
         charts = figures(model, _activations)
-        written.append(write_file(html, page(model, charts, repeating, title, library)))
+        written.append(write_file(html, page(model, charts, title, library)))
     if markdown is not None:
-        written.append(write_file(markdown, as_markdown(model, repeating, title)))
+        written.append(write_file(markdown, as_markdown(model, title)))
     if request.bencher is not None:
         written.append(write_file(request.bencher, to_json(as_bencher(model.latest))))
     return written

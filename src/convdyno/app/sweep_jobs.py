@@ -11,12 +11,12 @@ from convdyno.app.sweep_plan import Plan
 from convdyno.launch import slurm
 from convdyno.launch.slurm_collect import collect, uncollected
 from convdyno.stage.progress import Narrator
-from convdyno.stage.sweep_plan import OPEN, PlannedTrial, SweepPlan
 from convdyno.stats.index_figures import figures
 from convdyno.store import cell_locks
 from convdyno.store.folder import Store
 from convdyno.store.index import Index
 from convdyno.store.slurm_jobs import JobRun, read_runs
+from convdyno.store.sweep_plan import OPEN, PlannedTrial, SweepPlan
 
 SUBMITTING_SECONDS = 600.0
 """How long giving all jobs to Slurm may take."""

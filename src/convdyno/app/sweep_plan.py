@@ -12,7 +12,7 @@ from convdyno.data import SOURCES
 from convdyno.errors import BadSweep, ConvdynoError, UsageError
 from convdyno.launch.launcher import Room
 from convdyno.launch.slurm_options import Order, kinds, read_order
-from convdyno.stage.sweep_plan import CASE, PlannedTrial
+from convdyno.store.sweep_plan import CASE, PlannedTrial
 from convdyno.trial import parse
 from convdyno.trial.axes import AXES, BY_NAME
 from convdyno.trial.spec import Trial

@@ -28,12 +28,12 @@ from convdyno.machine.kinds import kind
 from convdyno.report.sweep import plan_lines
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.sweep import Means, SweepRun
-from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.stats.index_figures import figures
 from convdyno.store.cell_locks import holders
 from convdyno.store.folder import Store, read_record
 from convdyno.store.index import Index
 from convdyno.store.record import Record
+from convdyno.store.sweep_plan import PlannedTrial, SweepPlan
 from convdyno.trial import parse
 from convdyno.trial.spec import Trial
 from convdyno.trial.sweep import Sweep, Value

@@ -32,6 +32,7 @@ from convdyno.stats.summary import (
 )
 from convdyno.store.record import Block, Energy, NetworkFacts, Process, Record, Status
 from convdyno.trial.spec import Trial
+from convdyno.trial.words import bench_command
 
 TRAINING_FORWARDS = 3
 """A training step counts as three forward passes: one forward, two backward."""
@@ -142,6 +143,14 @@ class Cell:
     def run_name(self) -> str:
         """What the cells of one run have in common; earlier versions gave it no name."""
         return self.run or f"{self.created[:19]} {self.host} {self.command}"
+
+    @property
+    def repeated_by(self) -> str:
+        """The command that measures it again; where a place is part of it, its run's own."""
+        trial = self.trial
+        if self.command and (trial.hosts > 1 or trial.slurm or trial.staged):
+            return self.command
+        return bench_command(trial, ladder=trial.rung != "source")
 
     @property
     def step_seconds(self) -> float | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from convdyno import __version__
-from convdyno.report.cell import Cell
 from convdyno.report.columns import cell_words
 from convdyno.report.comparisons import Pair
 from convdyno.report.report_model import ReportModel, training_row
@@ -16,9 +15,9 @@ MOST_CELLS = 1000
 """Rows of the table; the CSV has all."""
 
 
-def markdown(report: ReportModel, command: Callable[[Cell], str], title: str) -> str:
+def markdown(report: ReportModel, title: str) -> str:
     """The whole document."""
-    return "\n".join(_lines(report, command, title)) + "\n"
+    return "\n".join(_lines(report, title)) + "\n"
 
 
 def escaped(text: Any) -> str:
@@ -27,7 +26,7 @@ def escaped(text: Any) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|#~$])", r"\\\1", one_line).replace("&", "&amp;")
 
 
-def _lines(report: ReportModel, command: Callable[[Cell], str], title: str) -> Iterator[str]:
+def _lines(report: ReportModel, title: str) -> Iterator[str]:
     yield f"# {escaped(title)}"
     yield from ("", "## Cells", "")
     yield from _table([cell_words(cell) for cell in report.cells[:MOST_CELLS]])
@@ -58,7 +57,7 @@ def _lines(report: ReportModel, command: Callable[[Cell], str], title: str) -> I
             for package, version in cell.versions.items()
         )
         yield f"- {escaped(name)}; {escaped(', '.join(versions))}"
-    commands = dict.fromkeys(command(cell) for cell in report.cells[:MOST_CELLS])
+    commands = dict.fromkeys(cell.repeated_by for cell in report.cells[:MOST_CELLS])
     longest = max((len(run) for text in commands for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield from ("", "## To repeat a cell", "", fence, *commands, fence, "")

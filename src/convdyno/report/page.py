@@ -17,7 +17,7 @@ from convdyno.report.cells import TrainingRun
 from convdyno.report.charts import Figure, script
 from convdyno.report.columns import cell_words
 from convdyno.report.format import noun, quantity, settings_of
-from convdyno.report.page_data import Command, page_data
+from convdyno.report.page_data import page_data
 from convdyno.report.report_model import ReportModel, training_row
 from convdyno.report.text_table import html_table
 
@@ -66,7 +66,6 @@ FOUND = 6
 def page(
     report: ReportModel,
     charts: Sequence[Figure],
-    command: Command,
     title: str,
     library: Callable[[], str] = script,
 ) -> str:
@@ -88,7 +87,7 @@ def page(
         newest=_newest(report),
         sections="\n".join(text for _, _, text in shown),
         footer=f"made by convdyno {escape(__version__)}; this page needs no network",
-        data=page_data(report, charts, command),
+        data=page_data(report, charts),
         library=library().replace("</script", "<\\/script"),
         script=(assets / "page.js").read_text("utf-8"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convdyno.report.cell import Cell
@@ -13,8 +13,6 @@ from convdyno.report.columns import TOLD, view
 from convdyno.report.format import pairs, settings_of
 from convdyno.report.report_model import ReportModel
 
-Command = Callable[[Cell], str]
-"""What repeats a cell."""
 ORDER = (
     "network", "engine", "mode", "precision", "batch", "settings", "host", "images_per_second",
     "share_of_peak", "images_per_joule", "memory_bytes", "status", "created",
@@ -24,12 +22,12 @@ ALWAYS = ("batch", "images_per_second", "status", "created")
 """Are shown even if all cells have the same."""
 
 
-def page_data(report: ReportModel, charts: Sequence[Figure], command: Command) -> str:
+def page_data(report: ReportModel, charts: Sequence[Figure]) -> str:
     """JSON that may stand in a script element."""
-    return _safe(_data(report, charts, command))
+    return _safe(_data(report, charts))
 
 
-def _data(report: ReportModel, charts: Sequence[Figure], command: Command) -> dict[str, Any]:
+def _data(report: ReportModel, charts: Sequence[Figure]) -> dict[str, Any]:
     cells = report.cells
     warnings = {text: number for number, text in enumerate(report.warnings())}
     values: dict[str, list[Any]] = {
@@ -40,7 +38,7 @@ def _data(report: ReportModel, charts: Sequence[Figure], command: Command) -> di
         "used": [_used(cell) for cell in cells],
         "versions": [", ".join(f"{k} {v}" for k, v in cell.versions.items()) for cell in cells],
         "labels": [pairs(cell.labels) for cell in cells],
-        "command": [command(cell) for cell in cells],
+        "command": [cell.repeated_by for cell in cells],
         "label": [
             ", ".join(filter(None, [cell.trial.label, settings_of(cell.trial)])) for cell in cells
         ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from convdyno import __version__
@@ -17,7 +17,7 @@ from convdyno.report.report_model import ReportModel
 NANOSECONDS = 1e9
 
 
-def report_document(report: ReportModel, command: Callable[[Cell], str]) -> dict[str, Any]:
+def report_document(report: ReportModel) -> dict[str, Any]:
     """Everything that the page says, unrounded."""
     cells = report.gathered.cells
     numbers = {cell.id: number for number, cell in enumerate(cells)}
@@ -26,7 +26,7 @@ def report_document(report: ReportModel, command: Callable[[Cell], str]) -> dict
         "convdyno": __version__,
         "cells": [
             cell_data(cell, "report")
-            | {"newest": cell.id in report.newest, "command": command(cell)}
+            | {"newest": cell.id in report.newest, "command": cell.repeated_by}
             for cell in cells
         ],
         "comparisons": [

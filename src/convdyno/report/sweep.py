@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from convdyno import __version__
 from convdyno.report.bench_json import in_folder
 from convdyno.report.cell import cell_of
 from convdyno.report.columns import cell_data
 from convdyno.report.format import between, clock, noun, rate, varying, written
-from convdyno.store.index import RecordHead
 from convdyno.store.record import Record
-from convdyno.trial.spec import Trial
+from convdyno.store.sweep_plan import PlannedTrial, SweepPlan
 
 FORMAT = 1
 DAY_SECONDS = 86400
@@ -24,40 +23,8 @@ Times = tuple[float | None, float]
 """Seconds that are expected, if anything is known, and at the most."""
 
 
-class SweepCell(Protocol):
-    """A trial of the plan, and how it stands."""
-
-    @property
-    def trial(self) -> Trial:
-        """The trial that is run."""
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """What its record is called by."""
-
-    @property
-    def standing(self) -> str:
-        """new, interrupted, done, failed, skipped or elsewhere."""
-
-    @property
-    def head(self) -> RecordHead | None:
-        """The record that says so."""
-
-    @property
-    def reason(self) -> str:
-        """Why it stands so."""
-
-
-class SweepState(Protocol):
-    """The plan of a sweep, and how it stands."""
-
-    @property
-    def planned(self) -> Sequence[SweepCell]:
-        """All of it, in the order of the file."""
-
-
 def plan_lines(
-    agenda: SweepState, groups: Sequence[Sequence[SweepCell]], times: Times
+    agenda: SweepPlan, groups: Sequence[Sequence[PlannedTrial]], times: Times
 ) -> list[str]:
     """What is about to happen, and when it will be over."""
     counts = _counts(agenda)
@@ -85,8 +52,8 @@ def plan_lines(
 
 def plan_document(
     title: str,
-    agenda: SweepState,
-    groups: Sequence[Sequence[SweepCell]],
+    agenda: SweepPlan,
+    groups: Sequence[Sequence[PlannedTrial]],
     times: Times,
     commands: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -117,7 +84,7 @@ def plan_document(
 
 def outcome_document(
     title: str,
-    agenda: SweepState,
+    agenda: SweepPlan,
     records: Sequence[Record | None],
     stopped: str | None,
     folder: Path,
@@ -125,7 +92,11 @@ def outcome_document(
     """How everything stands, for machines; each cell as `bench --json` has it."""
     cells = []
     for one, record in zip(agenda.planned, records, strict=True):
-        about = {"standing": one.standing, "labels": one.labels, "digest": one.trial.digest}
+        about: dict[str, Any] = {
+            "standing": one.standing,
+            "labels": one.labels,
+            "digest": one.trial.digest,
+        }
         if record is None:
             cells.append({"trial": one.trial.model_dump(mode="json")} | about)
         else:
@@ -141,7 +112,7 @@ def outcome_document(
     }
 
 
-def outcome_table(agenda: SweepState) -> list[dict[str, Any]]:
+def outcome_table(agenda: SweepPlan) -> list[dict[str, Any]]:
     """A row for each cell: what tells it from the others, and its figures."""
     axes = varying([one.trial for one in agenda.planned], ("network", "engine"))
     return [
@@ -156,7 +127,7 @@ def outcome_table(agenda: SweepState) -> list[dict[str, Any]]:
     ]
 
 
-def outcome_lines(agenda: SweepState, stopped: str | None, folder: Path) -> list[str]:
+def outcome_lines(agenda: SweepPlan, stopped: str | None, folder: Path) -> list[str]:
     """What went wrong or is left, and what to do next."""
     failed = [one for one in agenda.planned if one.standing in ("failed", "skipped")]
     lines = [f"{one.trial.label}: {one.standing}: {one.reason}" for one in failed]
@@ -174,7 +145,7 @@ def outcome_lines(agenda: SweepState, stopped: str | None, folder: Path) -> list
     return lines
 
 
-def left_words(agenda: SweepState) -> str:
+def left_words(agenda: SweepPlan) -> str:
     """Why some cells are left though nobody has stopped the sweep, and what to do next."""
     left = [one for one in agenda.planned if one.standing in ("new", "interrupted")]
     reasons = list(dict.fromkeys(one.reason or "not run" for one in left))
@@ -185,12 +156,12 @@ def left_words(agenda: SweepState) -> str:
     )
 
 
-def _counts(agenda: SweepState) -> dict[str, int]:
+def _counts(agenda: SweepPlan) -> dict[str, int]:
     counts: dict[str, int] = {}
     for one in agenda.planned:
         counts[one.standing] = counts.get(one.standing, 0) + 1
     return counts
 
 
-def _figure(one: SweepCell, name: str) -> Any:
+def _figure(one: PlannedTrial, name: str) -> Any:
     return one.head.figures.get(name) if one.head else None

@@ -20,19 +20,19 @@ from convdyno.launch.launcher import Team
 from convdyno.machine import kinds
 from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import Failures, Limits, Stage, StagedCell, Stopped
-from convdyno.stage.sweep_plan import (
-    OPEN,
-    PlannedTrial,
-    SweepPlan,
-    grouped,
-    in_random_order,
-)
 from convdyno.stats.index_figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.store.cell_locks import Claim, cell_name, claim
 from convdyno.store.folder import Store, read_record
 from convdyno.store.index import Index
 from convdyno.store.record import Record, new_record
+from convdyno.store.sweep_plan import (
+    OPEN,
+    PlannedTrial,
+    SweepPlan,
+    grouped,
+    in_random_order,
+)
 from convdyno.trial.spec import Trial
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)

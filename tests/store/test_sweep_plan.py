@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from convdyno.stage.sweep_plan import PlannedTrial, SweepPlan, grouped, in_random_order
 from convdyno.store.index import RecordHead, head_of
 from convdyno.store.record import Record, new_record
+from convdyno.store.sweep_plan import PlannedTrial, SweepPlan, grouped, in_random_order
 from convdyno.trial.spec import make_trial
 
 HERE = {"host": "a", "cpu": "fast", "cores_usable": 2}
