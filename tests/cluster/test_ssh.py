@@ -378,7 +378,7 @@ def kill_first_worker(host: Host) -> None:
 
     def look() -> bool:
         workers = host.processes("-m convdyno.run.worker").items()
-        found.update((pid, c) for pid, c in workers if "tether" not in c)
+        found.update((pid, c) for pid, c in workers if "remote_supervisor" not in c)
         return bool(found)
 
     wait_for(look, "a worker")
