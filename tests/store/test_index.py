@@ -235,21 +235,14 @@ def test_a_record_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_records_are_listed_in_a_second(tmp_path: Path) -> None:
+def test_ten_thousand_records_are_listed_from_the_index(tmp_path: Path) -> None:
+    """How long that takes is measured by benchmarks/report.py."""
     text = a_record().model_dump_json(indent=1)
     name = json.loads(text)["id"]
     for n in range(10_000):
         other = f"{name}-{n:05d}"
         (tmp_path / f"{other}.json").write_text(text.replace(name, other))
     command = [sys.executable, "-m", "convdyno", "results", "list", "--out", str(tmp_path)]
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-    times = []
-    for _ in range(3):
-        before = os.times()
+    for _ in range(2):
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-        after = os.times()
-        times.append(after.children_user + after.children_system)
-        times[-1] -= before.children_user + before.children_system
         assert done.stdout.count(b"\n") == 10_001
-    # CPU time, because another process may have the machine.
-    assert min(times) < 1
