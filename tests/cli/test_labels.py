@@ -16,7 +16,8 @@ def test_bench_keeps_labels_and_the_trial_stays_the_same(convdyno: Any, tmp_path
     assert convdyno("bench", *QUICK).code == 0
     words = ("--label", "gpu=k80", "--label", "note=<b>=1,2</b>")
     assert convdyno("bench", *QUICK, *words).code == 0
-    plain, labelled = Store(tmp_path / "results").records()
+    records = Store(tmp_path / "results").records()
+    plain, labelled = sorted(records, key=lambda record: record.created)
     assert (plain.labels, labelled.labels) == ({}, {"gpu": "k80", "note": "<b>=1,2</b>"})
     assert plain.trial_digest == labelled.trial_digest
 
