@@ -1,6 +1,6 @@
 # make bench: set up, benchmark ResNet-50 here, print the result.
 # make test: set up, run all that guards main.   make test PART=stats: the tests of one layer.
-# make test-all: what is too long for every landing too.   make test-shuffled N=10: find flaky tests.
+# make test-all: what is too long for every change too.   make test-shuffled N=10: find flaky tests.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt

@@ -58,6 +58,13 @@ def convdyno(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
+def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns and warm-ups of `convdyno` that are too short for a figure, and long enough to run."""
+    monkeypatch.setattr("convdyno.stage.rounds.TURN_SECONDS", 0.2)
+    monkeypatch.setattr("convdyno.stage.rounds.WARM_UP_SECONDS", 0.5)
+
+
+@pytest.fixture
 def convdyno_process(tmp_path: Path) -> Any:
     """Run the command line in a folder and a process of its own, as a user does."""
 

@@ -70,6 +70,8 @@ def begin() -> Path:
         os.environ[name] = str(folder / place)
     for name in FORGOTTEN:
         os.environ.pop(name, None)
+    # Threads that spin while they wait take the cores from the tests beside them.
+    os.environ["OMP_WAIT_POLICY"] = "passive"
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(KEPT / "inductor")
     os.environ[MARK] = str(folder)
     tempfile.tempdir = None

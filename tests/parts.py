@@ -1,7 +1,7 @@
 """The tests as `make` runs them, in parts.
 
     python tests/parts.py              # all that guards main
-    python tests/parts.py --all        # what is too long for every landing as well
+    python tests/parts.py --all        # what is too long for every change as well
     python tests/parts.py --part stats # one layer; names as the folders of src/convdyno and tests
     python tests/parts.py --shuffled 3 # the quick ones three times, each time in another order
 
@@ -22,6 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / ".make" / "tests"
 SLOWEST = 15
+LONGEST_SECONDS = 60
+"""A test of every change that takes longer is told of; it fails nothing, as machines are busy."""
+SEVERAL = ("-n3", "--dist")
+"""More processes than cores: many tests wait for what they have started."""
 NOTHING = 5
 """What pytest ends with when there is no such test."""
 
@@ -32,16 +36,19 @@ class Part:
 
     name: str
     choice: str
-    more: tuple[str, ...] = ("-n2", "--dist", "worksteal")
+    more: tuple[str, ...] = (*SEVERAL, "worksteal")
     process: subprocess.Popen[bytes] | None = None
     seconds: float = 0.0
+
+    @property
+    def _junit(self) -> Path:
+        return KEPT / f"{self.name}.xml"
 
     def start(self, log: Path | None = None) -> None:
         """Begin; what it prints goes to the terminal, or to a file."""
         self._began = time.monotonic()
-        junit = KEPT / f"{self.name}.xml"
-        junit.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={junit}", *self.more]
+        self._junit.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={self._junit}", *self.more]
         if log is None:
             print(f"== {self.name}: pytest {' '.join(self.more)} -m '{self.choice}'", flush=True)
         out = log.open("wb") if log else None
@@ -54,16 +61,17 @@ class Part:
         assert self.process is not None
         code = self.process.wait()
         self.seconds = time.monotonic() - self._began
+        if self._junit.exists():  # It may have ended long ago, beside the others.
+            self.seconds = float(next(xml.parse(self._junit).iter("testsuite")).get("time", 0))
         return code in (0, NOTHING)
 
     def tests(self) -> list[tuple[float, str]]:
         """Seconds and name of each test."""
-        junit = KEPT / f"{self.name}.xml"
-        if not junit.exists():
+        if not self._junit.exists():
             return []
         return [
             (float(case.get("time", 0)), f"{case.get('classname')}::{case.get('name')}")
-            for case in xml.parse(junit).iter("testcase")
+            for case in xml.parse(self._junit).iter("testcase")
         ]
 
 
@@ -76,8 +84,8 @@ def all_parts(*, long: bool) -> tuple[Part, list[Part]]:
     beside = Part("cluster", f"cluster{also}", ("tests/cluster",))
     return beside, [
         Part("quick", f"not slow{also}"),
-        Part("engines", f"slow{also}", ("-n2", "--dist", "loadfile", *alike, f"--ignore={zoo}")),
-        Part("slow", f"slow and not cluster{also}", ("-n2", "--dist", "worksteal", *others)),
+        Part("engines", f"slow{also}", (*SEVERAL, "loadfile", *alike, f"--ignore={zoo}")),
+        Part("slow", f"slow and not cluster{also}", (*SEVERAL, "worksteal", *others)),
         # Its workers fill the memory.
         Part("zoo", f"slow{also}", (zoo,)),
     ]
@@ -109,6 +117,8 @@ def run(parts: list[Part], beside: Part | None = None) -> bool:
     print(f"== the {SLOWEST} slowest tests")
     for seconds, name in tests[:SLOWEST]:
         print(f"{seconds:8.1f} s  {name}")
+    if too_long := sum(seconds > LONGEST_SECONDS for seconds, _ in tests):
+        print(f"mind: {too_long} took longer than {LONGEST_SECONDS} s: shorten or mark them `long`")
     print("== parts")
     for part, well in zip(parts, passed, strict=True):
         outcome = "passed" if well else "FAILED"

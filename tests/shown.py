@@ -17,10 +17,10 @@ COMMAND = re.compile(r"^(?:\$ )?((?:mpiexec -np \d+ )?convdyno .*?)(?:\s+#.*)?$"
 STAND_INS = {"DIR": "bars", "FILE": "sweep.toml"}
 MOST = {"--devices": 2, "--per-node": 1, "--max-devices": 2}
 """Larger numbers are made so small."""
-QUICK = ["--engine", "clockwork", "--width", "0.1", "--budget", "30s", "--within", "50%"]
+QUICK = ["--engine", "clockwork", "--width", "0.1", "--budget", "30s"]
 SMALL = {
-    "bench": [*QUICK, "--rounds", "1"],
-    "gate": [*QUICK, "--rounds", "2", "--no-floor"],
+    "bench": [*QUICK, "--rounds", "1", "--within", "any"],
+    "gate": [*QUICK, "--rounds", "2", "--within", "50%", "--no-floor"],
     "train": [*QUICK[:4], "--data", "bars", "--epochs", "1", "--batch", "8"],
     "eval": ["--engine", "clockwork"],
     "doctor": ["--quick"],

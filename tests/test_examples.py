@@ -12,6 +12,8 @@ from convdyno.app.sweep_plan import vocabulary
 from convdyno.store.folder import Store
 from convdyno.trial.sweep_file import read_sweep
 
+pytestmark = pytest.mark.usefixtures("briefly")
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 QUICK = "--set engine=clockwork --set budget=60s --set within=20% --set rounds=2"
 SMALL = {

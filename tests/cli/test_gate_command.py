@@ -274,6 +274,7 @@ CASES = [
     (("gate", "trivial", "--base-set", "width=2"), "no setting that base and candidate may"),
     (("gate", "trivial", "--base-set", "layout=auto"), "--base-set changes nothing"),
     (("gate", "trivial", "--base-set", "threads=1", "--within", "0"), "--within must be"),
+    (("gate", "trivial", "--base-set", "threads=1", "--within", "any"), "--within must be"),
     (("gate", "trivial", "--base-set", "threads=1", "--ignore", "los"), "Did you mean 'loss'"),
     (("gate", "trivial", "--base-set", "threads=1", "--loss-within", "x"), "--loss-within must"),
     (("gate", "trivail", "--base-set", "threads=1"), "Did you mean 'trivial'"),

@@ -29,7 +29,7 @@ FAST = Preset(
     settings=Settings(batch=24, layout="nhwc", compile="on", threads=1, bucket_mb=2.5),
     gain=Gain(ratio=1.25, low=1.2, high=1.3, rounds=4),
 )
-BENCH = ("bench", "--engine", "clockwork", "--budget", "60s", "--rounds", "2", "--within", "50%")
+BENCH = ("bench", "--engine", "clockwork", "--budget", "60s", "--rounds", "2", "--within", "any")
 
 
 def test_a_preset_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ Launch = Callable[..., SshLauncher]
 NASTY = 'it\'s "odd" $(touch /srv/executed) `touch /srv/executed`; touch /srv/executed #'
 
 QUICK = ["bench", "deepmnist", "--engine", "clockwork", "--batch", "8"]
-QUICK += ["--budget", "5m", "--within", "50%", "--rounds", "1"]
+QUICK += ["--budget", "5m", "--within", "any", "--rounds", "1"]
 
 
 ON_HOSTS = [

@@ -1,6 +1,6 @@
 """Every network of the zoo, and every miniature, is the same in every engine.
 
-The whole zoo takes half an hour, so `make test-all` has it. For every landing the cover of the zoo
+The whole zoo takes half an hour, so `make test-all` has it. For every change the cover of the zoo
 stands for it: `zoo_cover.py` says why nothing that is lowered goes unseen. What the miniatures have
 is not in it, because every engine's own tests compare all of them with the reference.
 """

@@ -15,7 +15,6 @@ from convdyno.run import feed, probes
 from convdyno.run.feed import Feed, blueprint_of
 from convdyno.run.worker import Worker
 from convdyno.trial.spec import make_trial
-from convdyno.trial.world import World
 
 
 def test_the_loader_is_counted_by_the_images_of_this_process(
@@ -25,7 +24,7 @@ def test_the_loader_is_counted_by_the_images_of_this_process(
     worker.trial = trial = make_trial(
         network="trivial", engine="clockwork", batch=4, devices=4, hosts=2, processes="host"
     )
-    worker.world, blueprint = World(rank=1, size=2), blueprint_of(trial)
+    blueprint = blueprint_of(trial)
     engine = registry.load("clockwork")
     worker.session = engine.open(blueprint, trial, initial_weights(blueprint))
 

@@ -1,6 +1,9 @@
 """Ranks: all hear the same, strangers hear nothing, what rank 0 has reaches the others."""
 
+import io
+import json
 import socket
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +14,9 @@ import pytest
 import ranks_here
 
 from convdyno.errors import TrialFailed, UsageError
-from convdyno.rendezvous import reserve
+from convdyno.rendezvous import listen, reserve
 from convdyno.run.ranks import Ranks, pack, unpack
+from convdyno.run.worker import Worker
 from convdyno.trial.world import World
 
 ARRAYS = {
@@ -23,9 +27,13 @@ ARRAYS = {
 }
 
 
+HELD: list[socket.socket] = []
+"""Ports that no other program is given meanwhile."""
+
+
 def worlds(size: int) -> list[World]:
-    with reserve() as held:
-        huddle = f"127.0.0.1:{held.getsockname()[1]}"
+    HELD.append(reserve())
+    huddle = f"127.0.0.1:{HELD[-1].getsockname()[1]}"
     return [World(rank=rank, size=size, huddle=huddle, token="secret") for rank in range(size)]
 
 
@@ -50,7 +58,7 @@ def test_somebody_without_the_token_is_not_listened_to() -> None:
     port = int(first.huddle.rpartition(":")[2])
     found: list[Any] = []
     listening = threading.Thread(
-        target=lambda: found.append(Ranks(first, 20).gather("ours")), daemon=True
+        target=lambda: found.append(Ranks(first, 120).gather("ours")), daemon=True
     )
     listening.start()
     for said in (b"1 guess\n", b"1 secret\n", b"\xff\n"):
@@ -60,9 +68,20 @@ def test_somebody_without_the_token_is_not_listened_to() -> None:
     guessing = second.model_copy(update={"token": "guess"})
     with pytest.raises(TrialFailed, match="does not know the secret"):
         Ranks(guessing, 0)
-    assert Ranks(second, 20).gather("theirs") == ["ours", "theirs"]
-    listening.join(20)
+    assert Ranks(second, 120).gather("theirs") == ["ours", "theirs"]
+    listening.join(120)
     assert found == [["ours", "theirs"]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere ports cannot be held and used")
+def test_a_worker_holds_the_ports_that_it_tells() -> None:
+    said = io.StringIO()
+    worker = Worker(said)
+    worker.greet(None, 0, 1, "cpu")
+    for port in json.loads(said.getvalue())["ports"]:
+        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+            stranger.bind(("127.0.0.1", port))
+        listen("127.0.0.1", port).close()
 
 
 def test_a_rank_that_never_calls_is_named() -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from convdyno.zoo.registry import build
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("briefly")]
 
 SMALL = (
     "bench", "resnet50", "--engine", "torch", "--width", "0.125", "--image-size", "64",
-    "--classes", "10", "--threads", "1", "--within", "50%", "--budget", "4m", "--json",
+    "--classes", "10", "--threads", "1", "--rounds", "1", "--within", "any", "--budget", "90s",
+    "--json",
 )  # fmt: skip
-"""The wide interval ends a run after its three rounds on a quiet machine. One thread: two that wait
-for each other are slow on a machine that others use too."""
+"""One thread: two that wait for each other are slow on a machine that others use too."""
 
 
 def a_record(tmp_path: Path, cell: dict[str, Any]) -> Any:
@@ -25,8 +25,7 @@ def a_record(tmp_path: Path, cell: dict[str, Any]) -> Any:
 def test_a_trained_network_has_a_rate_a_peak_and_a_falling_loss(
     convdyno: Any, tmp_path: Path
 ) -> None:
-    axes = ("--layout", "nchw,nhwc", "--precision", "fp32,bf16")
-    outcome = convdyno(*SMALL, "--batch", "8", *axes, "--rounds", "2")
+    outcome = convdyno(*SMALL, "--batch", "8", "--layout", "nchw,nhwc")
     for cell in outcome.json["cells"]:
         assert cell["status"] == "ok", cell["reason"]
         assert cell["images_per_second"] > 0
@@ -40,9 +39,7 @@ def test_a_trained_network_has_a_rate_a_peak_and_a_falling_loss(
         assert first["last_loss"] < first["first_loss"]
         assert {peak["kind"] for peak in first["peaks"]} == {"matmul", "conv", "copy"}
     losses = [
-        a_record(tmp_path, cell)["processes"][0]["first_loss"]
-        for cell in outcome.json["cells"]
-        if cell["trial"]["precision"] == "fp32"
+        a_record(tmp_path, cell)["processes"][0]["first_loss"] for cell in outcome.json["cells"]
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 

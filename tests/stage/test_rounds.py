@@ -30,6 +30,16 @@ def test_three_rounds_of_fresh_processes_by_default(convdyno_process: Any, tmp_p
     assert len({process.pid for process in record.processes}) == len(record.processes)
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_any_precision_is_had_after_the_rounds_that_are_wanted(
+    rounds: int, convdyno: Any, tmp_path: Path
+) -> None:
+    assert convdyno(*CLOCKWORK, "--within", "any", "--rounds", str(rounds)).code == 0
+    (record,) = Store(tmp_path / "results").records()
+    assert record.status == "ok"
+    assert [{block.turn for block in one.blocks} for one in record.processes] == [{0, 1}] * rounds
+
+
 def test_cells_take_turns_and_each_turn_has_blocks_of_all(convdyno: Any, tmp_path: Path) -> None:
     convdyno(*CLOCKWORK, "--batch", "1,2,3", "--budget", "30s")
     turns = [

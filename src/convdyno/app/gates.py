@@ -58,7 +58,7 @@ class Bout:
 def gate(request: GateRequest, narrator: Narrator = SILENCE) -> Gated:
     """Hold the candidate, which is this environment, against the base that was asked for."""
     base = read_base(request)
-    within = request.read("within")
+    within = parse.share("--within")(axes.word(request.within))
     least, left_out = request.loss_within, request.ignore
     loss_within = parse.number("--loss-within", zero=True)(least) if least else None
     ignored = parse.several(left_out, parse.one_of("check", CHECKS)) if left_out else ()

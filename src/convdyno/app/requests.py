@@ -20,7 +20,7 @@ Words = str | Sequence[str] | None
 Number = str | float
 RESULTS = Path("results")
 READERS: Mapping[str, Callable[[str], Callable[[str], float]]] = {
-    "within": parse.share,
+    "within": parse.width,
     "budget": parse.duration,
     "rounds": parse.whole,
     "watchdog": parse.duration,
@@ -80,7 +80,7 @@ class Measurement(Patience):
     network: Words = None
     axes: Given = field(default_factory=dict)
     """What else was given, by the names of axes: words, comma lists, values, lists of values."""
-    within: Number = option("3%", "Stop when the interval is so narrow.")
+    within: Number = option("3%", "Stop when the interval is so narrow; any: after --rounds.")
     budget: Number = option("5m", "Stop after this time: 90s, 5m, 1h.")
     rounds: int = option(3, "Fresh processes per cell, at least.", least=1)
     out: Path = option(RESULTS, "The folder of the records.")

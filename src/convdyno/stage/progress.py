@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import TextIO
@@ -20,10 +21,12 @@ class Narrator:
     def plan(self, cells: int, rounds: int, within: float, budget_seconds: float) -> None:
         """What is about to happen, and when it ends at the latest."""
         end = time.strftime("%H:%M:%S", time.localtime(time.time() + budget_seconds))
+        wanted = f"{rounds} round{'s' * (rounds > 1)}"
+        if math.isfinite(within):
+            wanted = f"at least {wanted}, until the interval is within {100 * within:g} %"
         self.tell(
-            f"{cells} cell{'s' * (cells > 1)}, at least {rounds} rounds, until the interval is "
-            f"within {100 * within:g} % or the budget of {_clock(budget_seconds)} is spent "
-            f"(by {end} at the latest)"
+            f"{cells} cell{'s' * (cells > 1)}, {wanted} or the budget of {_clock(budget_seconds)} "
+            f"is spent (by {end} at the latest)"
         )
 
     def opening(self, round_number: int, label: str, left: float) -> None:

@@ -122,13 +122,15 @@ def precise_enough(
     level: float = 0.95,
     minimum_rounds: int = MINIMUM_ROUNDS,
 ) -> bool:
-    """Whether a cell needs no more rounds: its half width is at most `within` (0.03 is 3 %).
+    """Whether a cell needs no more rounds: its half width is at most `within` (0.03 is 3 %, infinity any).
 
     It is asked for every cell after each round, and the experiment ends when all say yes. The half
     width that must be small enough is always the one after more than one look (see `interval`), so
     three rounds that agree by luck seldom end an experiment. The question is about cells, never
     about a comparison or its verdict: to stop on these would find differences that are not there.
     """
+    if math.isinf(within):
+        return len(rounds) >= minimum_rounds
     enough = len(rounds) >= max(2, minimum_rounds)
     return enough and interval(rounds, level, looks=2).half_width <= within
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -91,6 +92,11 @@ def share(name: str) -> Callable[[str], float]:
         return value
 
     return read
+
+
+def width(name: str) -> Callable[[str], float]:
+    """A reader of a share, or of `any`: however wide."""
+    return lambda word: math.inf if word == "any" else share(name)(word)
 
 
 def labels(words: Iterable[str]) -> dict[str, str]:
