@@ -10,9 +10,9 @@ from typing import Any
 
 from convdyno.data.augment import Transform, usual
 from convdyno.data.batch_filler import PixelRecipe
-from convdyno.data.convert import Convertible, Options, Written, convert
+from convdyno.data.convert import Options, Written, convert
 from convdyno.data.decode import chosen
-from convdyno.data.detect import open_source, recognise
+from convdyno.data.detect import DataSet, open_source, recognise
 from convdyno.data.fake_photos import LARGEST, MadeSet
 from convdyno.data.fetch import Got, get
 from convdyno.data.info import describe
@@ -102,7 +102,7 @@ def speed_of(
 
 
 def _write(
-    found: Convertible, target: Path, options: Options, origin: str, threads: int | None,
+    found: DataSet, target: Path, options: Options, origin: str, threads: int | None,
     follow: Follow | None,
 ) -> ConvertedSet:  # fmt: skip
     started = time.monotonic()

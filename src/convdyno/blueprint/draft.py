@@ -56,7 +56,6 @@ class Draft:
         self.norm = Norm()
         """The batch norm that `Value.norm` places; a family may set its own."""
         self._nodes: list[Node] = []
-        self._shapes: dict[str, Shape] = {}
         self._scope: list[str] = []
         self._used: dict[str, int] = {}
         self.image = self.add(self.op(Input, *image), name="image")
@@ -91,13 +90,13 @@ class Draft:
             name = f"{type(op).__name__.lower()}{self._used[kind]}"
         node = Node(prefix + name, op, tuple(value.name for value in inputs))
         try:
-            self._shapes[node.name] = op.shape(*(value.shape for value in inputs))
+            shape = op.shape(*(value.shape for value in inputs))
         except ValueError as wrong:
             raise BadBlueprint(
                 f"{self.name}: node {node.name!r} ({type(op).__name__}): {wrong}"
             ) from None
         self._nodes.append(node)
-        return Value(self, node.name, self._shapes[node.name])
+        return Value(self, node.name, shape)
 
     def done(self, answer: Value, *auxiliary: tuple[Value, float]) -> Blueprint:
         """The finished network; auxiliary heads come with their share in the loss."""

@@ -62,13 +62,11 @@ class Blueprint:
         for head in self.heads:
             if head.node not in self.shapes:
                 raise BadBlueprint(f"{self.name}: the output {head.node!r} is not a node")
-            if (
-                len(self.shapes[head.node]) != 1
-                or self.shapes[head.node] != self.shapes[self.heads[0].node]
-            ):
+            shape = self.shapes[head.node]
+            if len(shape) != 1 or shape != self.shapes[self.heads[0].node]:
                 raise BadBlueprint(
-                    f"{self.name}: the output {head.node!r} has the shape "
-                    f"{self.shapes[head.node]}, not one score for each class"
+                    f"{self.name}: the output {head.node!r} has the shape {shape}, "
+                    "not one score for each class"
                 )
 
     @cached_property
@@ -82,17 +80,13 @@ class Blueprint:
                 raise BadBlueprint(f"{where} has a name that an earlier node has")
             for source in node.inputs:
                 if source not in shapes:
-                    known = (
-                        "comes after it, or in a cycle with it"
-                        if source in later
-                        else "does not exist"
-                    )
+                    late = "comes after it, or in a cycle with it"
+                    known = late if source in later else "does not exist"
                     raise BadBlueprint(f"{where} reads {source!r}, which {known}")
             low, high = node.op.arity
             if len(node.inputs) < low or (high is not None and len(node.inputs) > high):
-                raise BadBlueprint(
-                    f"{where} has {len(node.inputs)} inputs, not {_count(low, high)}"
-                )
+                wanted = low if low == high else f"{low} or more"
+                raise BadBlueprint(f"{where} has {len(node.inputs)} inputs, not {wanted}")
             try:
                 shapes[node.name] = node.op.shape(*(shapes[i] for i in node.inputs))
             except ValueError as wrong:
@@ -238,7 +232,3 @@ def _node_from_data(item: object) -> Node:
     except ValueError as wrong:
         raise BadBlueprint(f"node {name!r}: {wrong}") from None
     return Node(name, op, tuple(inputs))
-
-
-def _count(low: int, high: int | None) -> str:
-    return str(low) if low == high else f"{low} or more"

@@ -103,12 +103,8 @@ class Norm(Op):
             raise ValueError(f"eps {self.eps} must be positive and decay {self.decay} in [0, 1)")
 
     def weights(self, *inputs: Shape) -> dict[str, Shape]:
-        names = (
-            ("scale", "offset", "mean", "variance")
-            if self.scale
-            else ("offset", "mean", "variance")
-        )
-        return dict.fromkeys(names, inputs[0][-1:])
+        names = ("scale", "offset", "mean", "variance")
+        return dict.fromkeys(names if self.scale else names[1:], inputs[0][-1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,13 +100,7 @@ class Origin:
 
 
 def save_weights(
-    path: Path,
-    blueprint: Blueprint,
-    weights: Weights,
-    *,
-    width: float = 1.0,
-    note: str = "",
-    metadata: Mapping[str, str] | None = None,
+    path: Path, blueprint: Blueprint, weights: Weights, *, width: float = 1.0, note: str = ""
 ) -> None:
     """Write all weights of a network; `width` is the one that the network was built with."""
     if more := sorted(weights.keys() - blueprint.weights.keys()):
@@ -123,7 +117,7 @@ def save_weights(
             )
         arrays[name] = array
     check_values(f"{blueprint.name} cannot be saved", blueprint, arrays)
-    write_tensors(path, arrays, {**(metadata or {}), **describe(blueprint, width, note)})
+    write_tensors(path, arrays, describe(blueprint, width, note))
 
 
 def describe(blueprint: Blueprint, width: float = 1.0, note: str = "") -> dict[str, str]:

@@ -161,15 +161,13 @@ def evaluation_box(view: View, height: int, width: int, out: tuple[int, int]) ->
 def resample(image: Pixels, out: Pixels, resize: Resize, mirror: bool) -> None:
     """Resize an image (a view of a larger one, often) into another, mirrored if so asked."""
     height, width, channels = out.shape
-    if image.shape == out.shape:
-        out[...] = image[:, ::-1] if mirror else image
-        return
     if resize == "antialiased" and (image.shape[0] > height or image.shape[1] > width):
         pil = need("PIL.Image")
         picture = pil.fromarray(image if channels == 3 else image[..., 0])
-        small = np.asarray(picture.resize((width, height), pil.Resampling.BILINEAR))
-        small = small.reshape(out.shape)
-        out[...] = small[:, ::-1] if mirror else small
+        small = picture.resize((width, height), pil.Resampling.BILINEAR)
+        image = np.asarray(small).reshape(out.shape)
+    if image.shape == out.shape:
+        out[...] = image[:, ::-1] if mirror else image
         return
     cv2 = need("cv2")
     if mirror:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -87,15 +86,6 @@ class PixelRecipe:
         return _OneByOne(self)
 
 
-class Filler(Protocol):
-    """Writes examples into slots."""
-
-    def fill(
-        self, epoch: int, examples: Labels, images: Pixels, labels: Labels, bad: Bad
-    ) -> list[int]:
-        """Fill a slot for each example; damaged ones go to `bad`, their slots are returned."""
-
-
 class _OneByOne:
     """Images that differ in size, or are cropped at random."""
 
@@ -107,6 +97,7 @@ class _OneByOne:
     def fill(
         self, epoch: int, examples: Labels, images: Pixels, labels: Labels, bad: Bad
     ) -> list[int]:
+        """Fill a slot for each example; damaged ones go to `bad`, their slots are returned."""
         missing = []
         for slot, index in enumerate(examples.tolist()):
             try:
@@ -170,6 +161,7 @@ class _Together:
     def fill(
         self, epoch: int, examples: Labels, images: Pixels, labels: Labels, bad: Bad
     ) -> list[int]:
+        """The same, for all examples at once."""
         recipe, how = self._recipe, self._recipe.transform
         labels[:] = self._source.labels[examples]
         pixels = augment.with_channels(self._source.images[examples], recipe.image[2])
@@ -214,6 +206,9 @@ class _Together:
                 bad(problem)
                 missing.append(slot)
         return missing
+
+
+Filler = _OneByOne | _Together
 
 
 def _check_label(label: int, recipe: PixelRecipe, where: str) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from convdyno.data.files import Blob
 from convdyno.data.optional_import import need
 from convdyno.data.safe_pickle import read_pickled
-from convdyno.data.source import DecodedImages, Facts, Labels, Pixels, Split
+from convdyno.data.source import DecodedImages, Facts, Labels, Parted, Pixels, Split
 from convdyno.errors import BadData
 
 CLASSES = (
@@ -41,19 +41,11 @@ Batch = tuple[Pixels, Labels]
 
 
 @dataclass(frozen=True)
-class Cifar:
+class Cifar(Parted[list[Blob]]):
     """CIFAR-10 as files of one form."""
 
-    path: Path
-    kind: str
-    parts: dict[Split, list[Blob]]
     labels: dict[Split, Blob]
     """The label lists of the PNG form."""
-
-    @property
-    def splits(self) -> tuple[Split, ...]:
-        """The splits that are there."""
-        return tuple(split for split in ("train", "validation") if split in self.parts)
 
     def open(self, split: Split) -> DecodedImages:
         """All images of a split, decoded."""
@@ -62,7 +54,7 @@ class Cifar:
             images = np.concatenate([_png(blob) for blob in files])
             labels = _label_list(self.labels[split])
         else:
-            read = READERS[self.kind]
+            read = _python if self.kind == "cifar10-python" else _binary
             batches = [read(blob) for blob in files]
             images = np.concatenate([batch[0] for batch in batches])
             labels = np.concatenate([batch[1] for batch in batches])
@@ -92,13 +84,13 @@ def find_cifar(path: Path, blobs: Sequence[Blob]) -> Cifar | None:
         endings = {_ending(blob) for blob in batches} - {None}
         batches = [blob for blob in blobs if blob in batches or _ending(blob) in endings]
         parts: dict[Split, list[Blob]] = {}
-        for blob in sorted(batches, key=lambda blob: blob.name):
+        for blob in sorted(batches, key=lambda blob: (_split(blob.name), blob.name)):
             parts.setdefault(_split(blob.name), []).append(blob)
         if kind != "cifar10-png":
-            return Cifar(path, kind, parts, {})
+            return Cifar(path, parts, kind, {})
         lists = {_split(blob.name): blob for blob in blobs if _looks_like_list(blob)}
         if all(split in lists for split in parts):
-            return Cifar(path, kind, parts, lists)
+            return Cifar(path, parts, kind, lists)
     return None
 
 
@@ -161,11 +153,9 @@ def _python(blob: Blob) -> Batch:
     flat = isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype == np.uint8
     if not flat or values.shape[1] != VALUES:  # type: ignore[union-attr]
         raise BadData(f"{blob.where} has no rows of {VALUES} bytes under 'data'")
-    if isinstance(labels, np.ndarray):
-        labels = labels.tolist()
-    if not isinstance(labels, list) or not all(type(n) is int for n in labels):
-        raise BadData(f"{blob.where} has no list of whole numbers under 'labels'")
-    return _planes(values), _whole(labels, blob)  # type: ignore[arg-type]
+    labels = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    wrong = "has no list of whole numbers under 'labels'"
+    return _planes(values), _whole(labels, blob, wrong)  # type: ignore[arg-type]
 
 
 def _binary(blob: Blob) -> Batch:
@@ -179,12 +169,6 @@ def _binary(blob: Blob) -> Batch:
         )
     rows = np.frombuffer(content, np.uint8).reshape(-1, ROW)
     return _planes(rows[:, 1:]), rows[:, 0].astype(np.int64)
-
-
-READERS: dict[str, Callable[[Blob], Batch]] = {
-    "cifar10-python": _python,
-    "cifar10-binary": _binary,
-}
 
 
 def _png(blob: Blob) -> Pixels:
@@ -207,12 +191,12 @@ def _label_list(blob: Blob) -> Labels:
         labels = json.loads(blob.read(MOST_LABELS))
     except (ValueError, RecursionError) as error:
         raise BadData(f"{blob.where} is no list of labels: {error}") from error
+    return _whole(labels, blob, "is no list of labels")
+
+
+def _whole(labels: object, blob: Blob, wrong: str) -> Labels:
     if not isinstance(labels, list) or not all(type(n) is int for n in labels):
-        raise BadData(f"{blob.where} is no list of labels")
-    return _whole(labels, blob)
-
-
-def _whole(labels: list[int], blob: Blob) -> Labels:
+        raise BadData(f"{blob.where} {wrong}")
     try:
         return np.array(labels, np.int64)
     except OverflowError as error:

@@ -11,7 +11,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -19,6 +18,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from convdyno.data.dataset_json import SIDECAR, folder_name, write_json
+from convdyno.data.detect import DataSet
 from convdyno.data.encoded_image import (
     PLAIN,
     ImageHeader,
@@ -81,17 +81,6 @@ class Written:
     resumed: bool
 
 
-class Convertible(Protocol):
-    """A data set of which splits can be opened."""
-
-    @property
-    def splits(self) -> tuple[Split, ...]:
-        """What can be opened."""
-
-    def open(self, split: Split) -> Source:
-        """The examples of one split."""
-
-
 @runtime_checkable
 class Named(Protocol):
     """A source that knows the file names of its images."""
@@ -121,7 +110,7 @@ class _Ready:
 
 
 def convert(
-    found: Convertible,
+    found: DataSet,
     target: Path,
     options: Options,
     origin: str,
@@ -138,21 +127,6 @@ def convert(
         for source in sources.values():
             if not isinstance(source, DecodedImages):
                 source.close()
-
-
-class _Clock:
-    """How far a conversion is, and how long it will take."""
-
-    def __init__(self, total: int, left: int, progress: Progress | None) -> None:
-        self._total, self._left, self._todo, self._progress = total, left, left, progress
-        self._started = time.monotonic()
-
-    def passed(self, count: int) -> None:
-        """So many images more are done."""
-        self._left -= count
-        pace = (time.monotonic() - self._started) / (self._todo - self._left)
-        if self._progress is not None:
-            self._progress(self._total - self._left, self._total, pace * self._left)
 
 
 class _Plan:
@@ -198,7 +172,8 @@ class _Plan:
         left = [job for job in self.jobs if job.key not in done]
         for job in self.jobs:
             self.tolerances[job.split].count += done.get(job.key, {}).get("skipped", 0)
-        self.clock = _Clock(self.total, sum(len(job.rows) for job in left), self.progress)
+        self.todo = self.left = sum(len(job.rows) for job in left)
+        self.started = time.monotonic()
         for job in left:
             done[job.key] = self._write(job)
             self._note(done)
@@ -247,11 +222,12 @@ class _Plan:
         tolerance = self.tolerances[job.split]
         before = tolerance.count
         write = self._records if self.options.to == "tfrecord" else self._files
-        count, repaired = write(job)
-        return {"count": count, "skipped": tolerance.count - before, "repaired": repaired}
+        repaired = [ready.repaired for ready in write(job)]
+        skipped = tolerance.count - before
+        return {"count": len(repaired), "skipped": skipped, "repaired": sum(repaired)}
 
-    def _records(self, job: _Job) -> tuple[int, int]:
-        count = repaired = 0
+    def _records(self, job: _Job) -> Iterator[_Ready]:
+        """The images of a shard, each as soon as it is written."""
         with whole_file(self.target / job.key) as file:
             writer = RecordWriter(file)
             for ready in self._prepared(job):
@@ -267,43 +243,33 @@ class _Plan:
                     format=header.format,
                 )
                 writer.write(build_example(picture))
-                count += 1
-                repaired += ready.repaired
-        return count, repaired
+                yield ready
 
-    def _files(self, job: _Job) -> tuple[int, int]:
-        count = repaired = 0
+    def _files(self, job: _Job) -> Iterator[_Ready]:
         folders = [self.target / job.split / folder_name(name) for name in self.classes]
         for ready in self._prepared(job):
             folder = folders[ready.label]
             folder.mkdir(parents=True, exist_ok=True)
             with whole_file(folder / ready.name, sync=False) as file:
                 file.write(ready.data)
-            count += 1
-            repaired += ready.repaired
-        return count, repaired
+            yield ready
 
     def _prepared(self, job: _Job) -> Iterator[_Ready]:
         """The images of a shard in their order, made ready by several threads."""
-        source, tolerance = self.sources[job.split], self.tolerances[job.split]
-        repeated = self.repeated[job.split]
-        window = WINDOW * self.threads
+        source, repeated = self.sources[job.split], self.repeated[job.split]
 
-        def prepare(row: int) -> _Ready | BadData:
-            try:
-                return _ready(source, row, self.options, row in repeated)
-            except BadData as error:
-                return error
+        def prepare(row: int) -> _Ready:
+            return _ready(source, row, self.options, row in repeated)
 
-        with ThreadPoolExecutor(self.threads) as pool:
-            for start in range(0, len(job.rows), window):
-                rows = job.rows[start : start + window]
-                for ready in pool.map(prepare, rows):
-                    if isinstance(ready, BadData):
-                        tolerance.bad(ready)
-                    else:
-                        yield ready
-                self.clock.passed(len(rows))
+        tolerance, window = self.tolerances[job.split], WINDOW * self.threads
+        return tolerance.whole(prepare, job.rows, self.threads, window, self._passed)
+
+    def _passed(self, count: int) -> None:
+        """So many images more are done: say how far it is, and how long it will take."""
+        self.left -= count
+        pace = (time.monotonic() - self.started) / (self.todo - self.left)
+        if self.progress is not None:
+            self.progress(self.total - self.left, self.total, pace * self.left)
 
     def _sidecar(self, done: dict[str, Any]) -> dict[str, Any]:
         counts = dict.fromkeys(self.sources, 0)
@@ -324,13 +290,8 @@ class _Plan:
 
     def _finished(self, document: dict[str, Any], resumed: bool) -> Written:
         first = [line for tolerance in self.tolerances.values() for line in tolerance.first]
-        return Written(
-            document["counts"],
-            document["skipped"],
-            document["repaired"],
-            tuple(first),
-            resumed,
-        )
+        counts, skipped, repaired = (document[key] for key in ("counts", "skipped", "repaired"))
+        return Written(counts, skipped, repaired, tuple(first), resumed)
 
 
 def _jobs(

@@ -9,7 +9,7 @@ from typing import Any
 
 from convdyno.data.files import reason
 from convdyno.errors import BadData
-from convdyno.files import whole_file
+from convdyno.files import write_whole
 
 SIDECAR = "dataset.json"
 
@@ -32,8 +32,7 @@ def read_sidecar(folder: Path) -> tuple[int, tuple[str, ...]] | None:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write a document; it is there whole or not at all."""
-    with whole_file(path) as file:
-        file.write(json.dumps(document, indent=1).encode() + b"\n")
+    write_whole(path, json.dumps(document, indent=1) + "\n")
 
 
 def folder_name(name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import io
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,18 +40,6 @@ FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000")
 Colours = NDArray[np.float32]
 
 
-class _ForPillow(Exception):
-    """A JPEG that the fast decoders leave to Pillow: print colours, odd sampling."""
-
-
-class _Jpeg(Protocol):
-    name: str
-
-    def header(self, data: Pixels) -> tuple[int, int]: ...
-    def crop(self, box: Box, out: Pixels, mirror: bool, tint: Colours | None) -> None: ...
-    def resize(self, image: Pixels, out: Pixels, mirror: bool, tint: Colours | None) -> None: ...
-
-
 class Reader:
     """Reads one image after another; each thread has its own."""
 
@@ -63,12 +51,9 @@ class Reader:
         resize: Resize = "plain",
     ) -> None:
         self._channels = channels
-        self._jpeg: _Jpeg
-        if chosen(choice) == "native":
-            self._jpeg = _Native(channels, fidelity, resize)
-        else:
-            self._jpeg = _Simple(channels, fidelity, resize)
-        self.name = self._jpeg.name
+        self.name = chosen(choice)
+        decoder = _Native if self.name == "native" else _Simple
+        self._jpeg: _Native | _Simple = decoder(channels, fidelity, resize)
         self._pixels: Pixels | None = None
         self._where = ""
 
@@ -77,14 +62,10 @@ class Reader:
         self._pixels, self._where = None, where
         raw = np.frombuffer(data, np.uint8)
         try:
-            if bytes(raw[:3]) == JPEG:
-                try:
-                    height, width = self._jpeg.header(raw)
-                except _ForPillow:
-                    pass
-                else:
-                    _check_size(height, width, len(raw))
-                    return height, width
+            size = self._jpeg.header(raw) if bytes(raw[:3]) == JPEG else None
+            if size is not None:
+                _check_size(*size, len(raw))
+                return size
             self._pixels = with_channels(_by_pillow(raw), self._channels)
         except BadData as problem:
             raise BadData(f"{where}: {problem}") from None
@@ -132,8 +113,6 @@ def chosen(choice: Choice) -> Literal["native", "simplejpeg"]:
 
 
 class _Native:
-    name = "native"
-
     def __init__(self, channels: int, fidelity: Fidelity, resize: Resize) -> None:
         self._library = build.library()
         self._handle = self._library.convdyno_open()
@@ -149,13 +128,16 @@ class _Native:
         if getattr(self, "_handle", None):
             self._close(self._handle)
 
-    def header(self, data: Pixels) -> tuple[int, int]:
+    def header(self, data: Pixels) -> tuple[int, int] | None:
+        """Height and width of a JPEG; None if it is left to Pillow: print colours, odd sampling."""
         # The bytes must stay until they are decoded.
         self._data = data
-        self._check(
-            self._library.convdyno_header(self._handle, data.ctypes.data, len(data), self._size)
-        )
-        return self._size[0], self._size[1]
+        size = self._size
+        problem = self._library.convdyno_header(self._handle, data.ctypes.data, len(data), size)
+        if problem == OTHER_COLOURS:
+            return None
+        self._check(problem)
+        return size[0], size[1]
 
     def crop(self, box: Box, out: Pixels, mirror: bool, tint: Colours | None) -> None:
         height, width, channels = out.shape
@@ -176,16 +158,12 @@ class _Native:
         self._check(problem)
 
     def _check(self, problem: int) -> None:
-        if problem == OTHER_COLOURS:
-            raise _ForPillow
         if problem:
             message: bytes = self._library.convdyno_message(self._handle)
             raise BadData(f"damaged JPEG: {message.decode(errors='replace')}")
 
 
 class _Simple:
-    name = "simplejpeg"
-
     def __init__(self, channels: int, fidelity: Fidelity, resize: Resize) -> None:
         self._library = need("simplejpeg")
         # Batches are spread over threads already.
@@ -197,15 +175,15 @@ class _Simple:
         self._room = bytearray()
         self._bytes = 0
 
-    def header(self, data: Pixels) -> tuple[int, int]:
+    def header(self, data: Pixels) -> tuple[int, int] | None:
         try:
             height, width, space, _ = self._library.decode_jpeg_header(data, strict=False)
         except ValueError as problem:
             raise BadData(f"damaged JPEG: {problem}") from None
         except KeyError:
-            raise _ForPillow from None
+            return None
         if space in ("CMYK", "YCCK"):
-            raise _ForPillow
+            return None
         self._data, self._bytes = data, height * width * self._channels
         return height, width
 
@@ -239,11 +217,11 @@ def _address(numbers: Colours | None) -> int | None:
     return None if numbers is None else numbers.ctypes.data
 
 
-def _check_size(height: int, width: int, size: int) -> None:
+def _check_size(height: int, width: int, size: int | None = None) -> None:
     pixels = height * width
     if not 0 < pixels <= MOST_PIXELS:
         raise BadData(f"an image of {height} x {width} pixels is not accepted")
-    if pixels > max(SMALL, MOST_PIXELS_PER_BYTE * size):
+    if size is not None and pixels > max(SMALL, MOST_PIXELS_PER_BYTE * size):
         raise BadData(f"the header says {height} x {width} pixels, which {size} bytes cannot hold")
 
 
@@ -251,11 +229,7 @@ def _by_pillow(raw: Pixels) -> Pixels:
     pil = need("PIL.Image")
     try:
         with pil.open(io.BytesIO(raw.tobytes()), formats=FORMATS) as picture:
-            pixels = picture.width * picture.height
-            if not 0 < pixels <= MOST_PIXELS:
-                raise BadData(
-                    f"an image of {picture.height} x {picture.width} pixels is not accepted"
-                )
+            _check_size(picture.height, picture.width)
             return _as_bytes(picture)
     except BadData:
         raise

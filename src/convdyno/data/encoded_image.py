@@ -6,7 +6,9 @@ EXIF orientation is ignored here as it is in every pipeline that convdyno is com
 from __future__ import annotations
 
 import io
+import struct
 import warnings
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +50,11 @@ FULL, HALVED = "4:4:4", "4:2:0"
 """Whether a JPEG has a colour for each pixel, or for each four."""
 SMALL = 64
 """Pixels of the shorter side below which each pixel counts."""
+BROKEN = (
+    OSError, SyntaxError, ValueError, TypeError, IndexError, KeyError, EOFError, OverflowError,
+    MemoryError, AttributeError, struct.error, zlib.error,
+)  # fmt: skip
+"""What Pillow raises for broken files; its plug-ins are not strict about it."""
 
 
 def sniff(head: bytes | memoryview) -> str | None:
@@ -60,14 +67,13 @@ def sniff(head: bytes | memoryview) -> str | None:
 
 def read_header(data: bytes | memoryview, where: str) -> ImageHeader:
     """Format and size of an image, without decoding it."""
-    with _opened(data, where) as image:
+    with _opened(data, where, load=False) as image:
         return ImageHeader(image.format or "", image.width, image.height, image.mode)
 
 
 def check_whole(data: bytes | memoryview, where: str) -> None:
     """Decode an image and forget it; `BadData` where it is damaged or cut off."""
-    with _opened(data, where) as image:
-        _load(image, where)
+    _opened(data, where, load=True).close()
 
 
 def ends_early(data: bytes | memoryview) -> bool:
@@ -80,8 +86,7 @@ def encode(
 ) -> tuple[bytes, ImageHeader]:
     """Encode an array of HWC bytes, or anew an encoded image, as grey or RGB JPEG or PNG."""
     if isinstance(pixels, bytes | memoryview):
-        with _opened(pixels, where) as image:
-            _load(image, where)
+        with _opened(pixels, where, load=True) as image:
             return _encoded(_plain(image), format, quality, short_side)
     flat = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
     return _encoded(need("PIL.Image").fromarray(flat), format, quality, short_side)
@@ -111,36 +116,19 @@ def _plain(image: Any) -> Any:
     return image.convert("L" if image.mode in ("1", "LA") else "RGB")
 
 
-def _opened(data: bytes | memoryview, where: str) -> Any:
+def _opened(data: bytes | memoryview, where: str, load: bool) -> Any:
     image = need("PIL.Image")
     if sniff(data) is None:
         raise BadData(f"{where} is no image that can be read")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return image.open(io.BytesIO(data))
-    except _errors(image) as error:
+            opened = image.open(io.BytesIO(data))
+            if load:
+                opened.load()
+            return opened
+    except (*BROKEN, image.DecompressionBombError) as error:
         raise BadData(f"{where} is a damaged image: {_words(error)}") from error
-
-
-def _load(image: Any, where: str) -> None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            image.load()
-    except _errors(need("PIL.Image")) as error:
-        raise BadData(f"{where} is a damaged image: {_words(error)}") from error
-
-
-def _errors(image: Any) -> tuple[type[BaseException], ...]:
-    """What Pillow raises for broken files; its plug-ins are not strict about it."""
-    import struct
-    import zlib
-
-    return (
-        OSError, SyntaxError, ValueError, TypeError, IndexError, KeyError, EOFError, OverflowError,
-        MemoryError, AttributeError, struct.error, zlib.error, image.DecompressionBombError,
-    )  # fmt: skip
 
 
 def _words(error: BaseException) -> str:

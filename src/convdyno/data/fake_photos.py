@@ -12,7 +12,7 @@ import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ class MadeSet:
     """Height and width that sizes vary around."""
     seed: int = 0
     splits: tuple[Split, ...] = ("train", "validation")
+    kind: str = "made"
+    path: Path = Path("made")
 
     def __post_init__(self) -> None:
         if self.classes < 1 or self.images < 2 * self.classes:
@@ -63,7 +65,7 @@ class MadeSet:
         names = tuple(f"class{label:0{digits}d}" for label in range(self.classes))
         bytes_each = TYPICAL_BYTES * math.prod(self.size) / (375 * 500)
         size = round(count * bytes_each)
-        facts = Facts("made", Path("made"), split, count, names, None, size)
+        facts = Facts(self.kind, self.path, split, count, names, None, size)
         return Made(facts, self)
 
 
@@ -100,11 +102,11 @@ def draw(random: np.random.Generator, hue: float, corners: int, of: MadeSet) -> 
     height, width = of.size if random.random() < 0.75 else of.size[::-1]
     height = max(8, round(height * random.uniform(1 - SPREAD, 1 + SPREAD)))
     width = max(8, round(width * random.uniform(1 - SPREAD, 1 + SPREAD)))
-    rough = random.uniform(0.6, 1.2)
-    scene = _surface(random, fields, (height, width), random.random(), 0.25, rough)
+    painter = _Painter(random, fields, random.uniform(0.6, 1.2))
+    scene = painter.surface((height, width), random.random(), 0.25)
     for _ in range(random.integers(2, 5)):
-        _add_shape(random, fields, scene, hue, corners, rough)
-    grain = random.standard_normal((height, width, 1), np.float32) * np.float32(5 * rough)
+        painter.add_shape(scene, hue, corners)
+    grain = random.standard_normal((height, width, 1), np.float32) * np.float32(5 * painter.rough)
     pixels: NDArray[np.uint8] = np.clip(scene + grain, 0, 255).astype(np.uint8)
     return pixels
 
@@ -130,69 +132,50 @@ def _field_side(size: tuple[int, int]) -> int:
     return max(SMALLEST_FIELD, 1 << (largest - 1).bit_length())
 
 
-def _surface(
-    random: np.random.Generator,
-    fields: Field,
-    size: tuple[int, int],
-    hue: float,
-    saturation: float,
-    rough: float,
-) -> Field:
-    """A textured surface of about one colour, lit from one side."""
-    light = _cut(random, fields, size) * np.float32(38 * rough)
-    light = light + _cut(random, fields, size) * np.float32(14)
-    slope = np.linspace(-1, 1, size[1], dtype=np.float32) * np.float32(random.uniform(-30, 30))
-    colour = colorsys.hsv_to_rgb(
-        (hue + random.normal(0, 0.02)) % 1, saturation, random.uniform(0.45, 0.75)
-    )
-    tint = _cut(random, fields, size)[..., None] * np.array([6, 0, -6], np.float32)
-    lit: Field = (light + slope)[..., None] + tint + np.array(colour, np.float32) * np.float32(255)
-    return lit
+class _Painter(NamedTuple):
+    random: np.random.Generator
+    fields: Field
+    rough: float
 
+    def surface(self, size: tuple[int, int], hue: float, saturation: float) -> Field:
+        """A textured surface of about one colour, lit from one side."""
+        random = self.random
+        light = self.cut(size) * np.float32(38 * self.rough)
+        light = light + self.cut(size) * np.float32(14)
+        slope = np.linspace(-1, 1, size[1], dtype=np.float32) * np.float32(random.uniform(-30, 30))
+        colour = colorsys.hsv_to_rgb(
+            (hue + random.normal(0, 0.02)) % 1, saturation, random.uniform(0.45, 0.75)
+        )
+        tint = self.cut(size)[..., None] * np.array([6, 0, -6], np.float32)
+        base = np.array(colour, np.float32) * np.float32(255)
+        lit: Field = (light + slope)[..., None] + tint + base
+        return lit
 
-def _cut(random: np.random.Generator, fields: Field, size: tuple[int, int]) -> Field:
-    """A window of one of the textures, perhaps mirrored."""
-    field = fields[random.integers(len(fields))]
-    top, left = (random.integers(field.shape[0] - side + 1) for side in size)
-    window: Field = field[top : top + size[0], left : left + size[1]]
-    return window[:, ::-1] if random.random() < 0.5 else window
+    def cut(self, size: tuple[int, int]) -> Field:
+        """A window of one of the textures, perhaps mirrored."""
+        field = self.fields[self.random.integers(len(self.fields))]
+        top, left = (self.random.integers(field.shape[0] - side + 1) for side in size)
+        window: Field = field[top : top + size[0], left : left + size[1]]
+        return window[:, ::-1] if self.random.random() < 0.5 else window
 
-
-def _add_shape(
-    random: np.random.Generator,
-    fields: Field,
-    scene: Field,
-    hue: float,
-    corners: int,
-    rough: float,
-) -> None:
-    """Lay a shape over the scene; its edge is softened over about a pixel."""
-    height, width, _ = scene.shape
-    radius = random.uniform(0.12, 0.3) * min(height, width)
-    row, column = random.uniform(0.1, 0.9) * height, random.uniform(0.1, 0.9) * width
-    top, bottom = max(0, math.floor(row - radius)), min(height, math.ceil(row + radius))
-    left, right = max(0, math.floor(column - radius)), min(width, math.ceil(column + radius))
-    part = scene[top:bottom, left:right]
-    centre = 2 * (column - left), 2 * (row - top)
-    inside = _polygon(random, corners, 2 * radius, centre, part.shape[:2])
-    part += inside * (_surface(random, fields, part.shape[:2], hue, 0.75, rough) - part)
-
-
-def _polygon(
-    random: np.random.Generator,
-    corners: int,
-    radius: float,
-    centre: tuple[float, float],
-    size: tuple[int, int],
-) -> Field:
-    """Where a shape is, 1 inside and 0 outside: drawn twice as large, then halved."""
-    image: Any = need("PIL.Image")
-    double = image.new("L", (2 * size[1], 2 * size[0]))
-    turn = random.uniform(0, math.tau)
-    points = [
-        (centre[0] + radius * math.cos(angle), centre[1] + radius * math.sin(angle))
-        for angle in (turn + math.tau * corner / corners for corner in range(corners))
-    ]
-    need("PIL.ImageDraw").Draw(double).polygon(points, fill=255)
-    mask = np.asarray(double.resize(size[::-1], image.Resampling.BOX), np.float32)
-    return (mask / np.float32(255))[..., None]
+    def add_shape(self, scene: Field, hue: float, corners: int) -> None:
+        """Lay a shape over the scene; its edge is softened over about a pixel."""
+        random = self.random
+        height, width, _ = scene.shape
+        radius = random.uniform(0.12, 0.3) * min(height, width)
+        row, column = random.uniform(0.1, 0.9) * height, random.uniform(0.1, 0.9) * width
+        top, bottom = max(0, math.floor(row - radius)), min(height, math.ceil(row + radius))
+        left, right = max(0, math.floor(column - radius)), min(width, math.ceil(column + radius))
+        part = scene[top:bottom, left:right]
+        # Drawn twice as large, then halved: 1 inside and 0 outside.
+        image = need("PIL.Image")
+        double = image.new("L", (2 * part.shape[1], 2 * part.shape[0]))
+        turn, wide = random.uniform(0, math.tau), 2 * radius
+        points = [
+            (2 * (column - left) + wide * math.cos(angle), 2 * (row - top) + wide * math.sin(angle))
+            for angle in (turn + math.tau * corner / corners for corner in range(corners))
+        ]
+        need("PIL.ImageDraw").Draw(double).polygon(points, fill=255)
+        mask = np.asarray(double.resize(part.shape[1::-1], image.Resampling.BOX), np.float32)
+        inside = (mask / np.float32(255))[..., None]
+        part += inside * (self.surface(part.shape[:2], hue, 0.75) - part)

@@ -139,12 +139,11 @@ def get(
             made = work / "made"
             made.mkdir(mode=0o755)
             write = _write_cifar if name == "cifar10" else _write_idx
-            warnings = [*_unlike(known, splits), *write(made, splits, known)]
+            warnings = write(made, splits, known)
             made.replace(target)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    counts = {split: len(arrays) for split, arrays in splits.items()}
-    return Got(target, tuple(warnings), counts)
+    return _got(target, known, splits, warnings)
 
 
 def _there_already(name: str, known: Known, target: Path) -> Got:
@@ -152,8 +151,7 @@ def _there_already(name: str, known: Known, target: Path) -> Got:
         splits = _open(name, known, target)
     except BadData as error:
         raise UsageError(f"{target} exists already and does not hold {name}: {error}") from error
-    counts = {split: len(arrays) for split, arrays in splits.items()}
-    return Got(target, tuple(_unlike(known, splits)), counts)
+    return _got(target, known, splits, [])
 
 
 def download(addresses: tuple[str, ...], name: str, md5: str, to: Path, progress: Progress) -> None:
@@ -211,23 +209,23 @@ def _open(name: str, known: Known, source: Path) -> dict[Split, DecodedImages]:
     return splits
 
 
-def _unlike(known: Known, splits: dict[Split, DecodedImages]) -> list[str]:
-    return [
-        f"{len(arrays)} {split} images, where {known.counts[split]} are usual"
-        for split, arrays in splits.items()
-        if len(arrays) != known.counts[split]
+def _got(
+    target: Path, known: Known, splits: dict[Split, DecodedImages], warnings: list[str]
+) -> Got:
+    counts = {split: len(arrays) for split, arrays in splits.items()}
+    unlike = [
+        f"{count} {split} images, where {known.counts[split]} are usual"
+        for split, count in counts.items()
+        if count != known.counts[split]
     ]
+    return Got(target, (*unlike, *warnings), counts)
 
 
 def _write_idx(folder: Path, splits: dict[Split, DecodedImages], known: Known) -> list[str]:
     warnings = []
-    train, held = splits["train"], splits["validation"]
-    contents: tuple[NDArray[Any], ...] = (
-        train.images[..., 0],
-        train.labels,
-        held.images[..., 0],
-        held.labels,
-    )
+    contents: list[NDArray[Any]] = []
+    for arrays in (splits["train"], splits["validation"]):
+        contents += [arrays.images[..., 0], arrays.labels]
     for name, values in zip(IDX, contents, strict=True):
         buffer = io.BytesIO()
         write_idx(buffer, values.astype(np.uint8))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from convdyno.data.dataset_json import folder_name, read_sidecar
 from convdyno.data.encoded_image import HEAD, sniff
 from convdyno.data.files import Blob, listed, reason
-from convdyno.data.source import Example, Facts, Split
+from convdyno.data.source import Example, Facts, Parted, Split
 from convdyno.errors import BadData
 
 SPLITS: dict[Split, tuple[str, ...]] = {
@@ -100,17 +100,10 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class ImageFolder:
+class ImageFolder(Parted[Path]):
     """A set of images in one folder a class."""
 
-    path: Path
-    parts: dict[Split, Path]
     kind: str = "folder"
-
-    @property
-    def splits(self) -> tuple[Split, ...]:
-        """The splits that have a folder."""
-        return tuple(self.parts)
 
     def open(self, split: Split) -> Pictures:
         """The split's files, listed; labels follow the sorted names of the class folders."""

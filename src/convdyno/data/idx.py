@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convdyno.data.files import GZIP, Blob
-from convdyno.data.source import DecodedImages, Facts, Labels, Pixels, Split
+from convdyno.data.source import DecodedImages, Facts, Parted, Split
 from convdyno.errors import BadData
 
 Role = Literal["images", "labels"]
@@ -30,17 +30,10 @@ VALIDATION = ("t10k", "test", "val")
 
 
 @dataclass(frozen=True)
-class Idx:
+class Idx(Parted[dict[Role, Blob]]):
     """A set of idx files."""
 
-    path: Path
-    parts: dict[Split, dict[Role, Blob]]
     kind: str = "idx"
-
-    @property
-    def splits(self) -> tuple[Split, ...]:
-        """The splits that have both images and labels."""
-        return tuple(split for split in self.parts if len(self.parts[split]) == 2)
 
     def open(self, split: Split) -> DecodedImages:
         """The images, memory-mapped where the file is not compressed, and the labels."""
@@ -59,15 +52,12 @@ class Idx:
         images = images if images.ndim == 4 else images[..., None]
         if images.shape[3] not in (1, 3):
             raise BadData(f"{files['images'].where} has images of {images.shape[3]} channels")
-        return DecodedImages(self._facts(split, images, labels), images, labels)
-
-    def _facts(self, split: Split, images: Pixels, labels: Labels) -> Facts:
-        count = int(labels.max()) + 1
-        names = _names(self.path, images.shape[1:], count)
-        size = sum(blob.size for blob in self.parts[split].values())
         _, height, width, channels = images.shape
         shape = (height, width, channels)
-        return Facts(self.kind, self.path, split, len(labels), names, shape, size)
+        names = _names(self.path, shape, int(labels.max()) + 1)
+        size = sum(blob.size for blob in files.values())
+        facts = Facts(self.kind, self.path, split, len(labels), names, shape, size)
+        return DecodedImages(facts, images, labels)
 
 
 def find_idx(path: Path, blobs: Sequence[Blob]) -> Idx | None:
@@ -83,9 +73,8 @@ def find_idx(path: Path, blobs: Sequence[Blob]) -> Idx | None:
         # The same file raw and gzip, side by side: the raw one can be mapped.
         if held is None or _zipped(held):
             found[split][role] = blob
-    ordered = {split: found[split] for split in ("train", "validation") if split in found}
-    idx = Idx(path, ordered)
-    return idx if idx.splits else None
+    parts = {split: roles for split, roles in sorted(found.items()) if len(roles) == 2}
+    return Idx(path, parts) if parts else None
 
 
 def read_idx(blob: Blob) -> NDArray[np.uint8]:

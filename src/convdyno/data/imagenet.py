@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
@@ -28,7 +28,7 @@ from convdyno.data.folder import (
     places,
 )
 from convdyno.data.imagenet_meta import read_synsets
-from convdyno.data.source import Split
+from convdyno.data.source import Parted, Split
 from convdyno.errors import BadData
 
 Form = Literal["tars", "images"]
@@ -36,20 +36,15 @@ Form = Literal["tars", "images"]
 MOST_NOTE = 32 << 20
 """Bytes of a file that may hold labels, or of the development kit."""
 PEEK = 16
+DAMAGED = (tarfile.TarError, OSError, EOFError, ValueError)
+"""What reading a broken archive raises."""
 
 
 @dataclass(frozen=True)
-class ImageNet:
+class ImageNet(Parted[Path]):
     """The archives or folders of ImageNet."""
 
-    path: Path
-    parts: dict[Split, Path]
     kind: str = "imagenet"
-
-    @property
-    def splits(self) -> tuple[Split, ...]:
-        """The splits that have an archive or folder."""
-        return tuple(self.parts)
 
     def open(self, split: Split) -> Pictures:
         """The split's images, found in their archives."""
@@ -100,30 +95,26 @@ def find_imagenet(path: Path) -> ImageNet | None:
         for entry in entries:
             if split not in parts and entry.is_dir() and entry.name.lower() in names:
                 folder = Path(entry.path)
-                tars = split == "train" and _all_tars(folder)
+                tars = split == "train" and _all(folder, _is_class)
                 # Images without class folders are ImageNet's beside training images alone; they
                 # may as well be a class that has the name of a split.
-                flat = split == "validation" and "train" in parts and _all_images(folder)
+                flat = split == "validation" and "train" in parts and _all(folder, is_image)
                 if tars or flat or class_folders(folder):
                     parts[split] = folder
                     packed = packed or tars or flat
-    if not packed and _all_tars(path):
+    if not packed and _all(path, _is_class):
         return ImageNet(path, {"train": path})
     return ImageNet(path, parts) if packed else None
 
 
-def _all_images(folder: Path) -> bool:
+def _all(folder: Path, test: Callable[[Path], bool]) -> bool:
     entries = listed(folder)[:PEEK]
-    return bool(entries) and all(
-        entry.is_file() and is_image(Path(entry.path)) for entry in entries
-    )
+    return bool(entries) and all(entry.is_file() and test(Path(entry.path)) for entry in entries)
 
 
-def _all_tars(folder: Path) -> bool:
-    entries = listed(folder)[:PEEK]
-    return bool(entries) and all(
-        entry.is_file() and _form(Path(entry.path)) == "images" for entry in entries
-    )
+def _is_class(path: Path) -> bool:
+    """Whether a file is the archive of one class."""
+    return _form(path) == "images"
 
 
 def _form(path: Path) -> Form | None:
@@ -132,27 +123,23 @@ def _form(path: Path) -> Form | None:
         with path.open("rb") as file:
             if not looks_like_tar(file.read(512)):
                 return None
-        for _, _, head in _stretches(path, 1):
-            if looks_like_tar(head):
-                return "tars"
-            return "images" if sniff(head) else None
-    except (OSError, BadData):
-        pass
-    return None
+        with tarfile.open(path, "r:") as archive:
+            first = next((member for member in archive if member.isreg()), None)
+            opened = archive.extractfile(first) if first is not None else None
+            head = opened.read(512) if opened is not None else b""
+    except DAMAGED:
+        return None
+    if looks_like_tar(head):
+        return "tars"
+    return "images" if sniff(head) else None
 
 
-def _stretches(path: Path, most: int | None = None) -> Iterator[tuple[tarfile.TarInfo, int, bytes]]:
-    """The files of an uncompressed archive, their offsets, and their first bytes if few."""
+def _stretches(path: Path) -> Iterator[tarfile.TarInfo]:
+    """The files of an uncompressed archive."""
     try:
         with tarfile.open(path, "r:") as archive:
-            for member in archive:
-                if not member.isreg():
-                    continue
-                file = archive.extractfile(member) if most is not None else None
-                yield member, member.offset_data, file.read(512) if file is not None else b""
-                if most is not None:
-                    return
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+            yield from (member for member in archive if member.isreg())
+    except DAMAGED as error:
         raise BadData(f"{path} is a damaged archive: {reason(error)}") from error
 
 
@@ -162,7 +149,7 @@ def _stem(name: str) -> str:
 
 def _classes(train: Path) -> tuple[str, ...]:
     if train.is_file():
-        names = [_stem(member.name) for member, _, _ in _stretches(train)]
+        names = [_stem(member.name) for member in _stretches(train)]
     elif folders := class_folders(train):
         return folders
     else:
@@ -187,7 +174,7 @@ def _training(train: Path, classes: Sequence[str]) -> Iterator[ImagePlace]:
                     if file is not None:
                         label = number[_stem(member.name)]
                         yield from _nested(file, train, member, label)
-        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        except DAMAGED as error:
             raise BadData(f"{train} is a damaged archive: {reason(error)}") from error
 
 
@@ -212,8 +199,8 @@ def _nested(
 
 
 def _inside(archive: Path, label: int) -> Iterator[ImagePlace]:
-    for member, offset, _ in _stretches(archive):
-        yield ImagePlace(str(archive), member.name, label, member.size, offset)
+    for member in _stretches(archive):
+        yield ImagePlace(str(archive), member.name, label, member.size, member.offset_data)
 
 
 def _images(part: Path) -> Iterator[ImagePlace]:
@@ -252,9 +239,13 @@ def _words(note: Blob, count: int) -> list[str]:
     """The lines of a text file, if there are just so many."""
     if sniff(note.head(HEAD)) or b"\0" in note.head(512):
         return []
-    lines = note.read(MOST_NOTE).decode("utf-8", "replace").splitlines()
-    words = [line.strip() for line in lines if line.strip()]
+    words = _lines(note)
     return words if len(words) == count else []
+
+
+def _lines(note: Blob) -> list[str]:
+    lines = note.read(MOST_NOTE).decode("utf-8", "replace").splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _numbers(path: Path, notes: Sequence[Blob]) -> dict[int, str]:
@@ -264,8 +255,7 @@ def _numbers(path: Path, notes: Sequence[Blob]) -> dict[int, str]:
         if head.startswith(b"MATLAB 5.0"):
             return read_synsets(note.read(MOST_NOTE), note.where)
         if re.match(rb"n\d{8} \d+ ", head):
-            lines = note.read(MOST_NOTE).decode("utf-8", "replace").splitlines()
-            rows = [line.split() for line in lines if line.strip()]
+            rows = [line.split() for line in _lines(note)]
             if all(len(row) > 1 and row[1].isdecimal() for row in rows):
                 return {int(row[1]): row[0] for row in rows}
     raise BadData(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,28 +84,25 @@ def _split(
 
 def _headers(
     source: Encoded, check: bool, threads: int, tolerance: Tolerance, progress: Progress | None
-) -> Iterable[ImageHeader]:
+) -> Iterator[ImageHeader]:
     count = len(source)
-    rows = np.arange(count) if check else np.unique(np.linspace(0, count - 1, SAMPLE, dtype=int))
+    sample = np.unique(np.linspace(0, count - 1, SAMPLE, dtype=int))
+    rows: Sequence[int] = range(count) if check else sample.tolist()
+    done = 0
 
-    def look(row: int) -> ImageHeader | BadData:
-        try:
-            example = source.read(row)
-            if check:
-                check_whole(example.data, example.where)
-            return read_header(example.data, example.where)
-        except BadData as error:
-            return error
+    def look(row: int) -> ImageHeader:
+        example = source.read(row)
+        if check:
+            check_whole(example.data, example.where)
+        return read_header(example.data, example.where)
 
-    with ThreadPoolExecutor(threads) as pool:
-        for start in range(0, len(rows), WINDOW):
-            for header in pool.map(look, rows[start : start + WINDOW].tolist()):
-                if isinstance(header, BadData):
-                    tolerance.bad(header)
-                else:
-                    yield header
-            if progress is not None:
-                progress(min(start + WINDOW, len(rows)), len(rows), 0.0)
+    def passed(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(done, len(rows), 0.0)
+
+    return tolerance.whole(look, rows, threads, WINDOW, passed)
 
 
 def _per_class(source: Source, tolerance: Tolerance) -> list[int]:

@@ -10,8 +10,8 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from convdyno.data.batch_filler import Filler, PixelRecipe
 from convdyno.data.counter_rng import shuffled
 from convdyno.data.decode import Choice, chosen
 from convdyno.data.source import DecodedImages, Labels, Pixels, Source
+from convdyno.data.tolerance import Tolerance
 from convdyno.errors import BadData, UnknownName, UsageError
 from convdyno.machine.processor import core_count
 
@@ -39,21 +40,6 @@ class Position(NamedTuple):
 
     epoch: int
     batch: int
-
-
-class Tolerant(Protocol):
-    """Decides on a damaged example: raises, or returns to have it skipped."""
-
-    def bad(self, error: BadData) -> None:
-        """Told of each damaged example."""
-
-
-class Strict:
-    """Tolerates nothing."""
-
-    def bad(self, error: BadData) -> None:
-        """Raise the error of an example."""
-        raise error
 
 
 class BatchOrder:
@@ -122,7 +108,7 @@ class Pipeline:
         threads: int | None = None,
         prefetch: int = 2,
         decoder: Choice = "auto",
-        tolerance: Tolerant | None = None,
+        tolerance: Tolerance | None = None,
         classes: int | None = None,
         start: tuple[int, int] = (0, 0),
         endless: bool | None = None,
@@ -156,9 +142,12 @@ class Pipeline:
             "cache": cache,
             "cached": None if cache == "none" else min(cached, len(source)),
         }
-        crew = self._crew = _Crew(
-            recipe, self.schedule, _place(self.schedule, start), prefetch + 1, tolerance or Strict()
-        )
+        epoch, first = start
+        if epoch < 0 or first < 0 or (not endless and epoch):
+            raise UsageError(f"there is no batch {first} of epoch {epoch} to start at")
+        first += epoch * self.schedule.batches
+        tolerance = tolerance or Tolerance("error", len(source))
+        crew = self._crew = _Crew(recipe, self.schedule, first, prefetch + 1, tolerance)
         # The threads know the crew alone: when nobody knows the pipeline any more, they end; so
         # they do when the interpreter does.
         self._finish = weakref.finalize(self, crew.stop)
@@ -193,33 +182,24 @@ class Pipeline:
     def __enter__(self) -> Pipeline:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class _Job(NamedTuple):
-    number: int
-    """Of the batch, counted from the start of this pipeline."""
-    chunk: int
-    epoch: int
-    examples: Labels
-    first: int
-    """Slot of the first example."""
-
-
+@dataclass(eq=False)
 class _Batch:
     """A batch while it is being filled."""
 
-    def __init__(self, examples: Labels, chunks: int) -> None:
-        self.examples = examples
-        self.left = chunks
-        self.missing: list[int] = []
-        self.failures: dict[int, BaseException] = {}
+    number: int
+    """Counted from the start of this pipeline."""
+    epoch: int
+    examples: Labels
+    left: int
+    """Chunks that are not filled yet."""
+    missing: list[int] = field(default_factory=list)
+    """Slots without an example."""
+    failures: dict[int, BaseException] = field(default_factory=dict)
+    """By the first slot of the chunk."""
 
 
 class _Crew:
@@ -231,14 +211,13 @@ class _Crew:
         schedule: BatchOrder,
         first: int,
         buffers: int,
-        tolerance: Tolerant,
+        tolerance: Tolerance,
     ) -> None:
         self._recipe, self._schedule, self._tolerance = recipe, schedule, tolerance
         size = schedule.batch
         self._images = np.empty((buffers, size, *recipe.image), np.uint8)
         self._labels = np.empty((buffers, size), np.int64)
-        together = isinstance(recipe.source, DecodedImages)
-        self._step = size if together else CHUNK
+        self._step = size if isinstance(recipe.source, DecodedImages) else CHUNK
         self._chunks = -(-size // self._step)
         self._buffers = buffers
         self._first = first
@@ -297,28 +276,35 @@ class _Crew:
     def _work(self) -> None:
         filler: Filler | None = None
         while (job := self._take()) is not None:
+            batch, first = job
             missing: list[int] = []
             failure: BaseException | None = None
             try:
                 filler = filler or self._recipe.filler()
-                missing = self._fill(filler, job)
+                missing = self._fill(filler, batch, first)
             except BaseException as problem:
                 failure = problem
-            self._done(job, missing, failure)
+            with self._ready:
+                batch.missing += [first + slot for slot in missing]
+                if failure is not None:
+                    batch.failures[first] = failure
+                batch.left -= 1
+                if not batch.left:
+                    self._ready.notify_all()
 
-    def _fill(self, filler: Filler, job: _Job) -> list[int]:
-        buffer, last = job.number % self._buffers, job.first + len(job.examples)
-        images = self._images[buffer, job.first : last]
-        labels = self._labels[buffer, job.first : last]
-        missing = filler.fill(job.epoch, job.examples, images, labels, self._bad)
+    def _fill(self, filler: Filler, batch: _Batch, first: int) -> list[int]:
+        examples = batch.examples[first : first + self._step]
+        buffer, last = batch.number % self._buffers, first + len(examples)
+        images, labels = self._images[buffer, first:last], self._labels[buffer, first:last]
+        missing = filler.fill(batch.epoch, examples, images, labels, self._bad)
         if not self._schedule.endless:
             return missing
         for slot in missing:
             # Training batches stay full: the next example of the source that is whole.
             count, place = self._schedule.count, slice(slot, slot + 1)
             for further in range(1, count):
-                other = (job.examples[place] + further) % count
-                if not filler.fill(job.epoch, other, images[place], labels[place], self._bad):
+                other = (examples[place] + further) % count
+                if not filler.fill(batch.epoch, other, images[place], labels[place], self._bad):
                     break
             else:
                 raise BadData("no example of the data set can be read")
@@ -331,7 +317,8 @@ class _Crew:
                 self._tolerance.bad(problem)
                 self._known.add(str(problem))
 
-    def _take(self) -> _Job | None:
+    def _take(self) -> tuple[_Batch, int] | None:
+        """A batch and the first slot of the chunk to fill; None if there is nothing more to do."""
         with self._room:
             while True:
                 number, chunk = divmod(self._tickets, self._chunks)
@@ -341,28 +328,8 @@ class _Crew:
                     break
                 self._room.wait()
             self._tickets += 1
-            at = self.position(number)
             if chunk == 0:
-                self._open[number] = _Batch(self._schedule.examples(at), self._chunks)
-            first = chunk * self._step
-            examples = self._open[number].examples[first : first + self._step]
-            return _Job(number, chunk, at.epoch, examples, first)
-
-    def _done(self, job: _Job, missing: list[int], failure: BaseException | None) -> None:
-        with self._ready:
-            batch = self._open.get(job.number)
-            if batch is None:
-                return
-            batch.missing += [job.first + slot for slot in missing]
-            if failure is not None:
-                batch.failures[job.chunk] = failure
-            batch.left -= 1
-            if not batch.left:
-                self._ready.notify_all()
-
-
-def _place(schedule: BatchOrder, start: tuple[int, int]) -> int:
-    epoch, batch = start
-    if epoch < 0 or batch < 0 or (not schedule.endless and epoch):
-        raise UsageError(f"there is no batch {batch} of epoch {epoch} to start at")
-    return epoch * schedule.batches + batch
+                at = self.position(number)
+                examples = self._schedule.examples(at)
+                self._open[number] = _Batch(number, at.epoch, examples, self._chunks)
+            return self._open[number], chunk * self._step

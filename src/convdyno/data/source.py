@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Split = Literal["train", "validation"]
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +74,17 @@ class Encoded(Protocol):
 
 
 Source = DecodedImages | Encoded
+
+
+@dataclass(frozen=True)
+class Parted(Generic[Part]):
+    """A data set each split of which is a part of its own: a folder, an archive, some files."""
+
+    path: Path
+    parts: dict[Split, Part]
+    kind: str
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that are there."""
+        return tuple(self.parts)

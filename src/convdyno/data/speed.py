@@ -12,7 +12,7 @@ import numpy as np
 from convdyno.data.batch_filler import PixelRecipe
 from convdyno.data.pipeline import Pipeline
 from convdyno.data.source import DecodedImages
-from convdyno.errors import BadData
+from convdyno.data.tolerance import Tolerance
 
 BLOCK_SECONDS = 0.4
 SAMPLE = 128
@@ -70,13 +70,12 @@ def _timed(pipeline: Pipeline, batches: int) -> TimedBatches:
     return TimedBatches(batches, time.perf_counter() - start, pipeline.wait_seconds - waited)
 
 
-def parts(recipe: PixelRecipe, sample: int = SAMPLE) -> Parts:
+def parts(recipe: PixelRecipe) -> Parts:
     """Measure the parts by leaving them out one after another: hold bytes, then hold pixels."""
     source = recipe.source
-    sample = min(sample, len(source))
+    sample = min(SAMPLE, len(source))
     if isinstance(source, DecodedImages):
-        each = source.images[0].nbytes
-        return Parts(0.0, 0.0, _filling(recipe, sample), each)
+        return Parts(0.0, 0.0, _filling(recipe, sample), source.images[0].nbytes)
     sizes = [len(source.read(index).data) for index in range(sample)]
     read = _per_image(lambda: [source.read(index) for index in range(sample)], sample)
     whole = _filling(recipe.holding(sample, decoded=False), sample)
@@ -93,10 +92,10 @@ def _that_fit(recipe: PixelRecipe, sample: int) -> int:
 
 
 def _filling(recipe: PixelRecipe, sample: int) -> float:
-    filler = recipe.filler()
+    filler, strict = recipe.filler(), Tolerance("error", sample)
     images = np.empty((sample, *recipe.image), np.uint8)
     labels, numbers = np.empty(sample, np.int64), np.arange(sample, dtype=np.int64)
-    return _per_image(lambda: filler.fill(0, numbers, images, labels, _raise), sample)
+    return _per_image(lambda: filler.fill(0, numbers, images, labels, strict.bad), sample)
 
 
 def _per_image(run: Callable[[], object], count: int) -> float:
@@ -108,7 +107,3 @@ def _per_image(run: Callable[[], object], count: int) -> float:
         run()
         times.append(time.perf_counter() - start)
     return statistics.median(times) / count
-
-
-def _raise(problem: BadData) -> None:
-    raise problem

@@ -30,7 +30,8 @@ def staged(data: Path, folder: Path) -> Iterator[Path]:
             else:
                 shutil.copy2(data, copy)
             for file in _files(copy):
-                _write_through(file)
+                with file.open("rb") as opened:
+                    os.fsync(opened.fileno())
         except (OSError, shutil.Error) as wrong:
             raise BadData(f"{data} cannot be copied to {folder}: {wrong}") from None
         yield copy
@@ -43,21 +44,9 @@ def forget(data: Path) -> None:
     if not hasattr(os, "posix_fadvise"):
         return
     for file in _files(data):
-        with contextlib.suppress(OSError):
-            opened = os.open(file, os.O_RDONLY)
-            try:
-                os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(opened)
+        with contextlib.suppress(OSError), file.open("rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _files(data: Path) -> Iterator[Path]:
     yield from (file for file in data.rglob("*") if file.is_file()) if data.is_dir() else (data,)
-
-
-def _write_through(file: Path) -> None:
-    opened = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

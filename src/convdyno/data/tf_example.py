@@ -146,13 +146,8 @@ def _message() -> Any:
 
 
 def _field(message: Any, name: str, number: int, kind: int, label: int, of: str = "") -> Any:
-    return message.field.add(
-        name=name,
-        number=number,
-        type=kind,
-        label=label,
-        type_name=f".{PACKAGE}.{of}" if of else None,
-    )
+    path = f".{PACKAGE}.{of}" if of else None
+    return message.field.add(name=name, number=number, type=kind, label=label, type_name=path)
 
 
 def _find(buffer: Any, start: int, end: int, key: str) -> tuple[int, int] | None:

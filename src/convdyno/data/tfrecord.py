@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from convdyno.data.dataset_json import SIDECAR, read_sidecar
 from convdyno.data.files import listed, reason
 from convdyno.data.optional_import import need
-from convdyno.data.source import Example, Facts, Split
+from convdyno.data.source import Example, Facts, Parted, Split
 from convdyno.data.tf_example import class_name, find_filename, find_label, parse_example
 from convdyno.errors import BadData
 from convdyno.files import whole_file
@@ -37,12 +37,6 @@ HEADER = 12
 """Bytes before the data: its length in eight, the length's checksum in four."""
 FOOTER = 4
 MASK = 0xA282EAD8
-PREFIXES: tuple[tuple[str, Split], ...] = (
-    ("train", "train"),
-    ("validation", "validation"),
-    ("val", "validation"),
-    ("test", "validation"),
-)
 SHARD = re.compile(r"(train|validation|val|test)\b.*-of-\d+$")
 """The usual name of a shard."""
 INDEX_VERSION = 1
@@ -87,11 +81,7 @@ class RecordFile:
         except (OSError, ValueError) as error:
             raise BadData(f"{path} cannot be read: {reason(error)}") from error
         self.size = self._stat.st_size
-        stored = _stored(self._note("offsets"), self._stat)
-        if stored is None or not _plausible(stored, self.size):
-            stored = self._walk()
-            _store(self._note("offsets"), self._stat, stored)
-        self.offsets = stored
+        self.offsets = self._kept("offsets", self._plausible, self._walk)
         """Where each record begins, and the end of the last."""
 
     def __len__(self) -> int:
@@ -101,23 +91,18 @@ class RecordFile:
         """File and offset of a record, for sentences."""
         return f"{self.path} at byte {self.offsets[index]}"
 
-    def read(self, index: int, check: bool = True) -> bytes:
+    def read(self, index: int) -> bytes:
         """The data of one record; `BadData` where a byte of it has changed."""
         start, end = self._span(index)
         data = self._map[start:end]
-        if check:
-            (stored,) = struct.unpack("<I", self._map[end : end + FOOTER])
-            if masked(self._crc(data)) != stored:
-                raise BadData(f"the record in {self.where(index)} is damaged: its checksum differs")
+        (stored,) = struct.unpack("<I", self._map[end : end + FOOTER])
+        if masked(self._crc(data)) != stored:
+            raise BadData(f"the record in {self.where(index)} is damaged: its checksum differs")
         return data
 
     def labels(self) -> Offsets:
         """Every record's label as stored, found without reading the images."""
-        stored = _stored(self._note("labels"), self._stat)
-        if stored is None or len(stored) != len(self):
-            stored = np.array([self._label(index) for index in range(len(self))], np.int64)
-            _store(self._note("labels"), self._stat, stored)
-        return stored
+        return self._kept("labels", lambda labels: len(labels) == len(self), self._labels)
 
     def filename(self, index: int) -> str:
         """The file name that a record has, found without reading the image."""
@@ -131,8 +116,9 @@ class RecordFile:
     def _span(self, index: int) -> tuple[int, int]:
         return int(self.offsets[index]) + HEADER, int(self.offsets[index + 1]) - FOOTER
 
-    def _label(self, index: int) -> int:
-        return find_label(self._map, *self._span(index), self.where(index))
+    def _labels(self) -> Offsets:
+        spans = ((*self._span(index), self.where(index)) for index in range(len(self)))
+        return np.array([find_label(self._map, *span) for span in spans], np.int64)
 
     def _walk(self) -> Offsets:
         offsets, position = [0], 0
@@ -156,9 +142,32 @@ class RecordFile:
             position = following
         return np.array(offsets, np.int64)
 
-    def _note(self, what: str) -> Path:
+    def _plausible(self, offsets: Offsets) -> bool:
+        if not len(offsets) or offsets[0] != 0 or offsets[-1] != self.size:
+            return False
+        return bool((np.diff(offsets) >= HEADER + FOOTER).all())
+
+    def _kept(
+        self, what: str, fits: Callable[[Offsets], bool], make: Callable[[], Offsets]
+    ) -> Offsets:
+        """What the cache has for this very file, or what is made now and kept there."""
         name = hashlib.sha256(os.fsencode(self.path.absolute())).hexdigest()[:32]
-        return cache_folder() / "index" / f"{name}.{what}.npy"
+        note = cache_folder() / "index" / f"{name}.{what}.npy"
+        key = [INDEX_VERSION, self.size, self._stat.st_mtime_ns]
+        with contextlib.suppress(OSError, ValueError, EOFError):
+            found: Any = np.load(note, allow_pickle=False)
+            if found.dtype == np.int64 and found.ndim == 1 and found[: len(key)].tolist() == key:
+                kept: Offsets = found[len(key) :]
+                if fits(kept):
+                    return kept
+        made = make()
+        # A cache that cannot be written costs time, nothing else.
+        with contextlib.suppress(OSError):
+            note.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(note, sync=False) as file:
+                content = np.concatenate([key, made]).astype(np.int64)
+                np.save(file, content, allow_pickle=False)
+        return made
 
 
 @dataclass
@@ -208,17 +217,10 @@ class Records:
 
 
 @dataclass(frozen=True)
-class RecordSet:
+class RecordSet(Parted[list[Path]]):
     """A set of TFRecord files."""
 
-    path: Path
-    parts: dict[Split, list[Path]]
     kind: str = "tfrecord"
-
-    @property
-    def splits(self) -> tuple[Split, ...]:
-        """The splits that have files."""
-        return tuple(self.parts)
 
     def open(self, split: Split) -> Records:
         """The split's files mapped, their classes taken from the sidecar or counted."""
@@ -278,10 +280,7 @@ def cache_folder() -> Path:
 
 
 def _split(name: str) -> Split:
-    for prefix, split in PREFIXES:
-        if name.lower().startswith(prefix):
-            return split
-    return "train"
+    return "validation" if name.lower().startswith(("val", "test")) else "train"
 
 
 def _counted(files: Sequence[RecordFile]) -> tuple[str, ...]:
@@ -311,31 +310,3 @@ def _allow_files(count: int) -> None:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _plausible(offsets: Offsets, size: int) -> bool:
-    if not len(offsets) or offsets[0] != 0 or offsets[-1] != size:
-        return False
-    return bool((np.diff(offsets) >= HEADER + FOOTER).all())
-
-
-def _stored(note: Path, stat: os.stat_result) -> Offsets | None:
-    """What the cache has for this very file; None if it has nothing, or nothing that fits."""
-    try:
-        found: Any = np.load(note, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
-    key = [INDEX_VERSION, stat.st_size, stat.st_mtime_ns]
-    if found.dtype != np.int64 or found.ndim != 1 or found[: len(key)].tolist() != key:
-        return None
-    rest: Offsets = found[len(key) :]
-    return rest
-
-
-def _store(note: Path, stat: os.stat_result, values: Offsets) -> None:
-    """Keep it; a cache that cannot be written costs time, nothing else."""
-    content = np.concatenate([[INDEX_VERSION, stat.st_size, stat.st_mtime_ns], values])
-    with contextlib.suppress(OSError):
-        note.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(note, sync=False) as file:
-            np.save(file, content.astype(np.int64), allow_pickle=False)

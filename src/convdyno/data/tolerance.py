@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, TypeVar
 
 from convdyno.errors import BadData
 
+Found = TypeVar("Found")
 OnBad = Literal["error", "skip"]
 FIRST = 5
 """How many sentences are kept."""
@@ -38,3 +41,32 @@ class Tolerance:
                     f"{self.count} of {self.total} examples are damaged, more than the "
                     f"{self.share:.3g} of them that may be skipped; first: {self.first[0]}"
                 ) from error
+
+    def whole(
+        self,
+        work: Callable[[int], Found],
+        rows: Sequence[int],
+        threads: int,
+        window: int,
+        passed: Callable[[int], None],
+    ) -> Iterator[Found]:
+        """What several threads make of rows, in their order, without the damaged ones.
+
+        So many rows are in work at once; after each such window `passed` hears how many they were.
+        """
+
+        def attempt(row: int) -> Found | BadData:
+            try:
+                return work(row)
+            except BadData as error:
+                return error
+
+        with ThreadPoolExecutor(threads) as pool:
+            for start in range(0, len(rows), window):
+                some = rows[start : start + window]
+                for found in pool.map(attempt, some):
+                    if isinstance(found, BadData):
+                        self.bad(found)
+                    else:
+                        yield found
+                passed(len(some))

@@ -11,7 +11,8 @@ from convdyno.zoo.registry import network
 
 HE15 = "arXiv:1512.03385"
 HE16 = "arXiv:1603.05027"
-CIFAR = (32, 32, 3)
+small = partial(network, image=(32, 32, 3), classes=10)
+example = partial(small, batch=32, optimiser="adam")
 
 
 def widened(x: Value, width: int, stride: int) -> Value:
@@ -79,33 +80,23 @@ def keras_v2(net: Draft, classes: int, depth: int) -> Blueprint:
 
 
 for layers in (20, 32, 44, 56, 110):
-    network(
+    small(
         f"resnet{layers}",
-        image=CIFAR,
-        classes=10,
         batch=128,
         paper=HE15,
         note="for CIFAR; shortcuts without parameters (option A)",
     )(partial(resnet, depth=layers))
 
 for layers in (20, 32, 44, 56, 110):
-    network(
+    example(
         f"resnet{layers}-keras",
-        image=CIFAR,
-        classes=10,
-        batch=32,
         paper=HE15,
         note="the Keras example's v1 for CIFAR: projections without batch norm, biases",
-        optimiser="adam",
     )(partial(keras_v1, depth=layers))
 
 for layers in (20, 29, 56, 110):
-    network(
+    example(
         f"resnet{layers}-keras-v2",
-        image=CIFAR,
-        classes=10,
-        batch=32,
         paper=HE16,
         note="the Keras example's v2 for CIFAR: activation first, biases",
-        optimiser="adam",
     )(partial(keras_v2, depth=layers))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from convdyno.blueprint.draft import Draft, Value
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.ops import Norm
 from convdyno.zoo.registry import network
 
 SZEGEDY14 = "arXiv:1409.4842"
+Brick = Callable[..., Value]
 
 # 1x1; 3x3 reduce, 3x3; 5x5 reduce, 5x5; pool projection (table 1 of the paper).
 MODULES = {
@@ -23,14 +26,14 @@ MODULES = {
 }
 
 
-def inception(x: Value, name: str) -> Value:
-    """Four branches side by side: 1x1, 3x3, 5x5 and a pool."""
+def inception(x: Value, name: str, conv: Brick = Value.conv_relu, large: int = 5) -> Value:
+    """Four branches side by side: 1x1, 3x3, 5x5 (unless `large` says otherwise) and a pool."""
     one, reduce3, three, reduce5, five, pool = MODULES[name]
     with x.draft.scope(f"inception_{name}"):
-        return x.conv_relu(one, 1).concat(
-            x.conv_relu(reduce3, 1).conv_relu(three, 3, pad=1),
-            x.conv_relu(reduce5, 1).conv_relu(five, 5, pad=2),
-            x.max_pool(3, 1, pad=1).conv_relu(pool, 1),
+        return conv(x, one, 1).concat(
+            conv(conv(x, reduce3, 1), three, 3, pad=1),
+            conv(conv(x, reduce5, 1), five, large, pad=large // 2),
+            conv(x.max_pool(3, 1, pad=1), pool, 1),
         )
 
 
@@ -72,17 +75,6 @@ def nvcnn(net: Draft, classes: int) -> Blueprint:
     return x.mean().logits(classes).done()
 
 
-def normed_inception(x: Value, name: str) -> Value:
-    """The four branches as torchvision has them: with batch norm, and a 3x3 in the 5x5's place."""
-    one, reduce3, three, reduce5, five, pool = MODULES[name]
-    with x.draft.scope(f"inception_{name}"):
-        return x.conv_norm_relu(one, 1).concat(
-            x.conv_norm_relu(reduce3, 1).conv_norm_relu(three, 3, pad=1),
-            x.conv_norm_relu(reduce5, 1).conv_norm_relu(five, 3, pad=1),
-            x.max_pool(3, 1, pad=1).conv_norm_relu(pool, 1),
-        )
-
-
 @network(
     "googlenet-torchvision",
     paper=SZEGEDY14,
@@ -96,5 +88,5 @@ def torchvision(net: Draft, classes: int) -> Blueprint:
     for name in MODULES:
         if name in ("3a", "4a", "5a"):
             x = x.max_pool(2 if name == "5a" else 3, 2, ceil=True)
-        x = normed_inception(x, name)
+        x = inception(x, name, Value.conv_norm_relu, large=3)
     return x.mean().dropout(0.2).logits(classes).done()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from convdyno.blueprint.draft import Draft, Size, Value
@@ -10,13 +11,15 @@ from convdyno.blueprint.ops import Norm
 from convdyno.zoo.registry import network
 
 SZEGEDY15 = "arXiv:1512.00567"
-IMAGE = (299, 299, 3)
+v3 = partial(network, image=(299, 299, 3), batch=16, paper=SZEGEDY15)
 
 
 class Style(NamedTuple):
     """What implementations do not agree on."""
 
     dropout: float = 0.2
+    eps: float = 1e-3
+    """Of batch norm."""
     count_pad: bool = False
     """Whether an average pool divides by padded cells too."""
     max_last: bool = False
@@ -38,9 +41,9 @@ def pooled(x: Value, style: Style) -> Value:
     return x.avg_pool(3, 1, pad=1, count_pad=style.count_pad)
 
 
-def module_a(x: Value, pool: int, style: Style) -> Value:
+def module_a(x: Value, pool: int, style: Style, one: int = 64) -> Value:
     """Figure 5, with the 5x5 left whole."""
-    return conv(x, 64, 1).concat(
+    return conv(x, one, 1).concat(
         conv(conv(x, 48, 1), 64, 5),
         conv(conv(conv(x, 64, 1), 96, 3), 96, 3),
         conv(pooled(x, style), pool, 1),
@@ -94,6 +97,7 @@ def auxiliary_head(x: Value, classes: int) -> Value:
 
 def draw(net: Draft, classes: int, style: Style, auxiliary: bool = False) -> Blueprint:
     """The whole network."""
+    net.norm = Norm(eps=style.eps)
     x = stem(net)
     for name, pool in {"5b": 32, "5c": 64, "5d": 64}.items():
         with net.scope(f"mixed_{name}"):
@@ -114,38 +118,20 @@ def draw(net: Draft, classes: int, style: Style, auxiliary: bool = False) -> Blu
     return x.done((auxiliary_head(middle, classes), 0.4)) if auxiliary else x.done()
 
 
-@network(
+v3(
     "inception3",
-    image=IMAGE,
-    batch=16,
-    paper=SZEGEDY15,
     note="average pools ignore padding, as in TensorFlow; an auxiliary head is an option",
-)
-def inception3(net: Draft, classes: int, auxiliary: bool = False) -> Blueprint:
-    net.norm = Norm(eps=1e-3)
-    return draw(net, classes, Style(), auxiliary)
-
-
-@network(
+)(partial(draw, style=Style()))
+v3(
     "inception3-torchvision",
-    image=IMAGE,
-    batch=16,
-    paper=SZEGEDY15,
     note="torchvision's and timm's: average pools count the padding; dropout of a half",
-)
-def torchvision(net: Draft, classes: int, auxiliary: bool = False) -> Blueprint:
-    net.norm = Norm(eps=1e-3)
-    return draw(net, classes, Style(dropout=0.5, count_pad=True), auxiliary)
+)(partial(draw, style=Style(dropout=0.5, count_pad=True)))
 
 
-@network(
+@v3(
     "inception3-nvcnn",
-    image=IMAGE,
-    batch=16,
-    paper=SZEGEDY15,
     note="nvcnn's: a max pool in the last module, no dropout, no auxiliary head",
 )
 def nvcnn(net: Draft, classes: int) -> Blueprint:
     net.init = "glorot"
-    net.norm = Norm(eps=1e-4)
-    return draw(net, classes, Style(dropout=0, max_last=True))
+    return draw(net, classes, Style(dropout=0, eps=1e-4, max_last=True))

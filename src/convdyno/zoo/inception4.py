@@ -8,12 +8,12 @@ from functools import partial
 from convdyno.blueprint.draft import Draft, Value
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.ops import Norm, Pair
+from convdyno.zoo import inception3
 from convdyno.zoo.inception3 import conv, halve
-from convdyno.zoo.inception3 import stem as stem3
 from convdyno.zoo.registry import network
 
 SZEGEDY16 = "arXiv:1602.07261"
-IMAGE = (299, 299, 3)
+Step = Callable[[Value], Value]
 
 
 def turn(kernel: Pair, turned: bool) -> Pair:
@@ -77,7 +77,7 @@ def reduction_b(x: Value) -> Value:
     )
 
 
-def repeat(x: Value, name: str, times: int, step: Callable[[Value], Value]) -> Value:
+def repeat(x: Value, name: str, times: int, step: Step) -> Value:
     """The same module several times, in numbered scopes."""
     for number in range(1, times + 1):
         with x.draft.scope(f"{name}_{number}"):
@@ -85,8 +85,9 @@ def repeat(x: Value, name: str, times: int, step: Callable[[Value], Value]) -> V
     return x
 
 
-def inception_v4(net: Draft, classes: int, turned: bool = False) -> Blueprint:
+def inception_v4(net: Draft, classes: int, turned: bool = False, eps: float = 1e-3) -> Blueprint:
     """4 A, 7 B and 3 C modules (figure 9)."""
+    net.norm = Norm(eps=eps)
     x = repeat(stem(net, turned), "a", 4, module_a)
     with net.scope("reduction_a"):
         x = reduction_a(x, 384, (192, 224, 256))
@@ -97,35 +98,17 @@ def inception_v4(net: Draft, classes: int, turned: bool = False) -> Blueprint:
     return x.mean().dropout(0.2).logits(classes).done()
 
 
-@network("inception4", image=IMAGE, batch=16, paper=SZEGEDY16, note="4, 7 and 3 modules")
-def inception4(net: Draft, classes: int) -> Blueprint:
-    net.norm = Norm(eps=1e-3)
-    return inception_v4(net, classes)
-
-
-@network(
-    "inception4-slim",
-    image=IMAGE,
-    batch=16,
-    paper=SZEGEDY16,
-    note="slim's and timm's: some 1x7 and 7x1 windows change places",
+v4 = partial(network, image=(299, 299, 3), batch=16, paper=SZEGEDY16)
+v4("inception4", note="4, 7 and 3 modules")(inception_v4)
+v4("inception4-slim", note="slim's and timm's: some 1x7 and 7x1 windows change places")(
+    partial(inception_v4, turned=True)
 )
-def inception4_slim(net: Draft, classes: int) -> Blueprint:
-    net.norm = Norm(eps=1e-3)
-    return inception_v4(net, classes, turned=True)
 
 
-@network(
-    "inception4-nvcnn",
-    image=IMAGE,
-    batch=16,
-    paper=SZEGEDY16,
-    note="nvcnn's: the paper's layers, batch norm eps 1e-4",
-)
+@v4("inception4-nvcnn", note="nvcnn's: the paper's layers, batch norm eps 1e-4")
 def inception4_nvcnn(net: Draft, classes: int) -> Blueprint:
     net.init = "glorot"
-    net.norm = Norm(eps=1e-4)
-    return inception_v4(net, classes)
+    return inception_v4(net, classes, eps=1e-4)
 
 
 def branches_a(x: Value) -> Value:
@@ -145,82 +128,63 @@ def branches_c(x: Value) -> Value:
     return conv(x, 192, 1).concat(conv(conv(conv(x, 192, 1), 224, (1, 3)), 256, (3, 1)))
 
 
-def residual(branches: Callable[[Value], Value], scale: float) -> Callable[[Value], Value]:
+def reduction_c(x: Value, middle: int, outer: int) -> Value:
+    """Figure 18: from 17x17 to 8x8."""
+    return halve(conv(x, 256, 1), 384).concat(
+        halve(conv(x, 256, 1), middle),
+        halve(conv(conv(x, 256, 1), middle, 3), outer),
+        x.max_pool(3, 2),
+    )
+
+
+def residual(x: Value, branches: Step, scale: float) -> Value:
     """The branches, projected with batch norm, scaled and added."""
-
-    def step(x: Value) -> Value:
-        up = branches(x).conv(x.channels, 1, exact=True).norm()
-        return (x + up.scale(scale)).relu()
-
-    return step
+    up = branches(x).conv(x.channels, 1, exact=True).norm()
+    return (x + up.scale(scale)).relu()
 
 
-@network(
+@v4(
     "inception-resnet2",
-    image=IMAGE,
-    batch=16,
-    paper=SZEGEDY16,
     note="nvcnn's: 5, 10 and 5 modules after v4's stem; 384, 1152 and 2048 channels",
 )
 def inception_resnet2(net: Draft, classes: int) -> Blueprint:
     net.init = "glorot"
     net.norm = Norm(eps=1e-4)
-    x = repeat(stem(net), "a", 5, residual(branches_a, 0.2))
+    x = repeat(stem(net), "a", 5, partial(residual, branches=branches_a, scale=0.2))
     with net.scope("reduction_a"):
         x = reduction_a(x, 384, (256, 256, 384))
-    x = repeat(x, "b", 10, residual(branches_b, 0.2))
+    x = repeat(x, "b", 10, partial(residual, branches=branches_b, scale=0.2))
     with net.scope("reduction_b"):
         # 384 + 256 + 256 makes 2048 with the pool; the paper's 384 + 288 + 320 does not.
-        x = halve(conv(x, 256, 1), 384).concat(
-            halve(conv(x, 256, 1), 256),
-            halve(conv(conv(x, 256, 1), 256, 3), 256),
-            x.max_pool(3, 2),
-        )
-    x = repeat(x, "c", 5, residual(branches_c, 0.2))
+        x = reduction_c(x, 256, 256)
+    x = repeat(x, "c", 5, partial(residual, branches=branches_c, scale=0.2))
     return x.mean().dropout(0.2).logits(classes).done()
 
 
-def slim_residual(
-    branches: Callable[[Value], Value], scale: float, last: bool = False
-) -> Callable[[Value], Value]:
-    """slim's: the projection has a bias and no batch norm; the last one is whole and linear."""
-
-    def step(x: Value) -> Value:
-        up = branches(x).conv(x.channels, 1, bias=True, exact=True)
-        return x + up if last else (x + up.scale(scale)).relu()
-
-    return step
+def slim_residual(x: Value, branches: Step, scale: float | None) -> Value:
+    """slim's: the projection has a bias and no batch norm; without a scale the block is linear."""
+    up = branches(x).conv(x.channels, 1, bias=True, exact=True)
+    return x + up if scale is None else (x + up.scale(scale)).relu()
 
 
-@network(
+@v4(
     "inception-resnet2-slim",
-    image=IMAGE,
-    batch=16,
-    paper=SZEGEDY16,
     note="slim's and Keras's: 10, 20 and 10 modules after v3's stem; batch norm without scale",
 )
 def slim(net: Draft, classes: int) -> Blueprint:
     net.norm = Norm(eps=1e-3, scale=False)
-    x = stem3(net)
+    x = inception3.stem(net)
     with net.scope("mixed_5b"):
-        x = conv(x, 96, 1).concat(
-            conv(conv(x, 48, 1), 64, 5),
-            conv(conv(conv(x, 64, 1), 96, 3), 96, 3),
-            conv(x.avg_pool(3, 1, pad=1), 64, 1),
-        )
-    x = repeat(x, "block35", 10, slim_residual(branches_a, 0.17))
+        x = inception3.module_a(x, 64, inception3.Style(), one=96)
+    x = repeat(x, "block35", 10, partial(slim_residual, branches=branches_a, scale=0.17))
     with net.scope("mixed_6a"):
         x = reduction_a(x, 384, (256, 256, 384))
-    x = repeat(x, "block17", 20, slim_residual(branches_b, 0.1))
+    x = repeat(x, "block17", 20, partial(slim_residual, branches=branches_b, scale=0.1))
     with net.scope("mixed_7a"):
-        x = halve(conv(x, 256, 1), 384).concat(
-            halve(conv(x, 256, 1), 288),
-            halve(conv(conv(x, 256, 1), 288, 3), 320),
-            x.max_pool(3, 2),
-        )
-    x = repeat(x, "block8", 9, slim_residual(branches_c, 0.2))
+        x = reduction_c(x, 288, 320)
+    x = repeat(x, "block8", 9, partial(slim_residual, branches=branches_c, scale=0.2))
     with net.scope("block8_10"):
-        x = slim_residual(branches_c, 1.0, last=True)(x)
+        x = slim_residual(x, branches_c, scale=None)
     with net.scope("conv_7b"):
         x = conv(x, 1536, 1)
     return x.mean().dropout(0.2).logits(classes).done()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convdyno.blueprint.draft import Draft
 from convdyno.blueprint.graph import Blueprint
+from convdyno.zoo.alexnet import classifier
 from convdyno.zoo.registry import network
 
 SERMANET = "arXiv:1312.6229"
@@ -15,10 +16,7 @@ def fast(net: Draft, classes: int, dropout: float) -> Blueprint:
     x = x.conv_relu(256, 5).max_pool(2, 2)
     for width in (512, 1024, 1024):
         x = x.conv_relu(width, 3, pad=1)
-    x = x.max_pool(2, 2).flatten()
-    x = x.dense(3072, name="fc6").relu().dropout(dropout)
-    x = x.dense(4096, name="fc7").relu().dropout(dropout)
-    return x.logits(classes).done()
+    return classifier(x.max_pool(2, 2), classes, dropout, (3072, 4096))
 
 
 @network("overfeat", image=(231, 231, 3), paper=SERMANET, note="the fast model")

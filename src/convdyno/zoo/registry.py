@@ -17,6 +17,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from convdyno.blueprint.draft import Draft
@@ -161,16 +162,10 @@ def small_form(name: str) -> Blueprint:
     batch norm something to average: quick to compute everywhere."""
     own = min(find(name).image[:2])
 
-    def works(side: int) -> bool:
-        try:
-            build(name, (side, side), SMALL_CLASSES, SMALL_WIDTH)
-        except BadBlueprint:
-            return False
-        return True
+    def square(side: int) -> Blueprint:
+        return build(name, (side, side), SMALL_CLASSES, SMALL_WIDTH)
 
-    smallest = 1 + bisect_left(range(1, own), True, key=works)
-    side = min(own, max(SMALL_SIDE, round(1.4 * smallest)))
-    return build(name, (side, side), SMALL_CLASSES, SMALL_WIDTH)
+    return square(min(own, max(SMALL_SIDE, round(1.4 * _smallest(square, own)))))
 
 
 def _draw(entry: Network, net: Draft, classes: int, auxiliary: bool) -> Blueprint:
@@ -192,23 +187,28 @@ def _for_size(
     entry: Network, size: Pair, wrong: BadBlueprint, square: Callable[[int], Blueprint]
 ) -> BadBlueprint:
     """The error told in terms of the image size, if that is what it depends on."""
-
-    def works(side: int) -> bool:
-        try:
-            square(side)
-        except BadBlueprint:
-            return False
-        return True
-
     own = entry.image[:2]
-    if size == own or not works(max(own)):
+    if size == own or not _works(square, max(own)):
         return wrong
-    smallest = 1 + bisect_left(range(1, max(own)), True, key=works)
+    smallest = _smallest(square, max(own))
     reason = str(wrong).removeprefix(f"{entry.name}: ").removesuffix(": the image is too small")
     return BadBlueprint(
         f"{entry.name} cannot be built for images of {_by(size)}: {reason}; "
         f"its own size is {_by(own)}; the smallest square that works is {smallest}"
     )
+
+
+def _smallest(square: Callable[[int], Blueprint], most: int) -> int:
+    """The smallest side that a network can be built for, or else `most`."""
+    return 1 + bisect_left(range(1, most), True, key=partial(_works, square))
+
+
+def _works(square: Callable[[int], Blueprint], side: int) -> bool:
+    try:
+        square(side)
+    except BadBlueprint:
+        return False
+    return True
 
 
 def _own(spec: str) -> Network:
@@ -220,14 +220,13 @@ def _own(spec: str) -> Network:
         if here not in sys.path:
             sys.path.insert(0, here)
         module = importlib.import_module(name)
-    except ModuleNotFoundError as wrong:
-        if wrong.name and f"{name}.".startswith(f"{wrong.name}."):
+    except (Exception, SystemExit) as wrong:
+        missing = wrong.name if isinstance(wrong, ModuleNotFoundError) else None
+        if missing and f"{name}.".startswith(f"{missing}."):
             raise UsageError(
-                f"there is no module {wrong.name!r} for the network {spec!r}, "
+                f"there is no module {missing!r} for the network {spec!r}, "
                 "neither in this folder nor installed"
             ) from None
-        raise UsageError(f"{name!r} cannot be imported: {_line(wrong)}") from wrong
-    except (Exception, SystemExit) as wrong:
         raise UsageError(f"{name!r} cannot be imported: {_line(wrong)}") from wrong
     if function not in vars(module):
         near = closest(function, (k for k, v in vars(module).items() if callable(v)))

@@ -5,13 +5,13 @@ Blocks are called `conv2_1` to `conv5_3`, as in table 1 of the paper.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from convdyno.blueprint.draft import Draft, Padding, Value
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.ops import Norm
-from convdyno.zoo.registry import network
+from convdyno.zoo.registry import Drawing, network
 
 HE15 = "arXiv:1512.03385"
 GOYAL = "arXiv:1706.02677"
@@ -81,48 +81,45 @@ def resnet(
     return x.mean().logits(classes).done()
 
 
-def nvcnn(net: Draft, classes: int, depths: tuple[int, ...]) -> Blueprint:
-    """nvcnn's batch norm, first pool and start."""
-    net.init = "glorot"
-    net.norm = Norm(eps=1e-4)
-    return resnet(net, classes, bottleneck, depths, pool_pad="same")
+def each_depth(
+    name: str, paper: str, note: str, depths: Iterable[int] = BOTTLENECKS
+) -> Callable[[Drawing], Drawing]:
+    """Put a network of each depth on the zoo's list; `{}` in its name stands for the layers."""
+
+    def register(draw: Drawing) -> Drawing:
+        for layers in depths:
+            entry = network(name.format(layers), batch=BATCHES[layers], paper=paper, note=note)
+            entry(partial(draw, depths=DEPTHS[layers]))
+        return draw
+
+    return register
 
 
+each_depth("resnet{}", HE15, "blocks of two 3x3", (18, 34))(partial(resnet, block=basic))
+each_depth("resnet{}", HE15, "v1: the first 1x1 takes the stride")(
+    partial(resnet, block=bottleneck)
+)
+each_depth("resnet{}-v1.5", GOYAL, "v1.5, torchvision's: the 3x3 takes the stride")(
+    partial(resnet, block=bottleneck_v15)
+)
+
+
+@each_depth("resnet{}-keras", HE15, "keras.applications': v1 with a bias in each convolution")
 def keras(net: Draft, classes: int, depths: tuple[int, ...]) -> Blueprint:
     """Keras's batch norm, and a bias before each."""
     net.norm = Norm(eps=1.001e-5, decay=0.99)
     return resnet(net, classes, partial(bottleneck, bias=True), depths, bias=True)
 
 
-for layers, depths in DEPTHS.items():
-    deep = layers in BOTTLENECKS
-    network(
-        f"resnet{layers}",
-        batch=BATCHES[layers],
-        paper=HE15,
-        note="v1: the first 1x1 takes the stride" if deep else "blocks of two 3x3",
-    )(partial(resnet, block=bottleneck if deep else basic, depths=depths))
-
-for layers in BOTTLENECKS:
-    network(
-        f"resnet{layers}-v1.5",
-        batch=BATCHES[layers],
-        paper=GOYAL,
-        note="v1.5, torchvision's: the 3x3 takes the stride",
-    )(partial(resnet, block=bottleneck_v15, depths=DEPTHS[layers]))
-
-for layers in BOTTLENECKS:
-    network(
-        f"resnet{layers}-keras",
-        batch=BATCHES[layers],
-        paper=HE15,
-        note="keras.applications': v1 with a bias in each convolution",
-    )(partial(keras, depths=DEPTHS[layers]))
-
-for layers in BOTTLENECKS:
-    network(
-        f"resnet{layers}-nvcnn",
-        batch=BATCHES[layers],
-        paper=HE15,
-        note="nvcnn's: v1 with the first pool padded at the far side only, batch norm eps 1e-4",
-    )(partial(nvcnn, depths=DEPTHS[layers]))
+@each_depth(
+    "resnet{}-nvcnn",
+    HE15,
+    "nvcnn's: v1 with the first pool padded at the far side only, batch norm eps 1e-4",
+)
+def nvcnn(
+    net: Draft, classes: int, depths: tuple[int, ...], block: Block = bottleneck
+) -> Blueprint:
+    """nvcnn's batch norm, first pool and start."""
+    net.init = "glorot"
+    net.norm = Norm(eps=1e-4)
+    return resnet(net, classes, block, depths, pool_pad="same")

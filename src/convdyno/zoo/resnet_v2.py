@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from convdyno.blueprint.draft import Draft, Value
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.ops import Norm
 from convdyno.zoo.registry import network
-from convdyno.zoo.resnet import BATCHES, BOTTLENECKS, DEPTHS, stages
+from convdyno.zoo.resnet import DEPTHS, each_depth, stages
 
 HE16 = "arXiv:1603.05027"
 
@@ -26,6 +24,11 @@ def preactivated(x: Value, width: int, stride: int, first: bool) -> Value:
     return (projected(active, width, stride) if first else x) + y
 
 
+@each_depth(
+    "resnet{}-v2",
+    HE16,
+    "v2: batch norm and ReLU before each convolution; the 3x3 takes the stride",
+)
 def resnet_v2(net: Draft, classes: int, depths: tuple[int, ...]) -> Blueprint:
     """The whole network; the first activation is that of the first block."""
     with net.scope("conv1"):
@@ -34,15 +37,6 @@ def resnet_v2(net: Draft, classes: int, depths: tuple[int, ...]) -> Blueprint:
     with net.scope("last"):
         x = x.norm().relu()
     return x.mean().logits(classes).done()
-
-
-for layers in BOTTLENECKS:
-    network(
-        f"resnet{layers}-v2",
-        batch=BATCHES[layers],
-        paper=HE16,
-        note="v2: batch norm and ReLU before each convolution; the 3x3 takes the stride",
-    )(partial(resnet_v2, depths=DEPTHS[layers]))
 
 
 def leaky(x: Value) -> Value:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from convdyno.blueprint.draft import Draft, Value
 from convdyno.blueprint.graph import Blueprint
-from convdyno.blueprint.ops import Norm
-from convdyno.zoo.registry import network
-from convdyno.zoo.resnet import BATCHES, BOTTLENECKS, DEPTHS, resnet, shortcut
+from convdyno.zoo import resnet
+from convdyno.zoo.resnet import each_depth, shortcut
 
 XIE = "arXiv:1611.05431"
 
@@ -27,9 +24,10 @@ def block_32x4d(x: Value, width: int, stride: int, first: bool) -> Value:
     return (y + (shortcut(x, 4 * width, stride) if first else x)).relu()
 
 
+@each_depth("resnext{}", XIE, "32x4d; the 3x3 takes the stride", (50, 101))
 def resnext(net: Draft, classes: int, depths: tuple[int, ...]) -> Blueprint:
     """A ResNet of 32x4d blocks."""
-    return resnet(net, classes, block_32x4d, depths)
+    return resnet.resnet(net, classes, block_32x4d, depths)
 
 
 def nvcnn_block(x: Value, width: int, stride: int, first: bool) -> Value:
@@ -38,25 +36,11 @@ def nvcnn_block(x: Value, width: int, stride: int, first: bool) -> Value:
     return (y + (shortcut(x, 4 * width, stride).relu() if first else x)).relu()
 
 
+@each_depth(
+    "resnext{}-nvcnn",
+    XIE,
+    "nvcnn's: groups of 4 channels in every stage, ReLU on both sides of the sum",
+)
 def nvcnn(net: Draft, classes: int, depths: tuple[int, ...]) -> Blueprint:
-    """nvcnn's batch norm, first pool and start."""
-    net.init = "glorot"
-    net.norm = Norm(eps=1e-4)
-    return resnet(net, classes, nvcnn_block, depths, pool_pad="same")
-
-
-for layers in (50, 101):
-    network(
-        f"resnext{layers}",
-        batch=BATCHES[layers],
-        paper=XIE,
-        note="32x4d; the 3x3 takes the stride",
-    )(partial(resnext, depths=DEPTHS[layers]))
-
-for layers in BOTTLENECKS:
-    network(
-        f"resnext{layers}-nvcnn",
-        batch=BATCHES[layers],
-        paper=XIE,
-        note="nvcnn's: groups of 4 channels in every stage, ReLU on both sides of the sum",
-    )(partial(nvcnn, depths=DEPTHS[layers]))
+    """nvcnn's ResNet of its own blocks."""
+    return resnet.nvcnn(net, classes, depths, nvcnn_block)

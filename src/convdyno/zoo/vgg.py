@@ -6,6 +6,7 @@ from functools import partial
 
 from convdyno.blueprint.draft import Draft
 from convdyno.blueprint.graph import Blueprint
+from convdyno.zoo.alexnet import classifier
 from convdyno.zoo.registry import network
 
 SIMONYAN = "arXiv:1409.1556"
@@ -25,10 +26,7 @@ def vgg(net: Draft, classes: int, depths: tuple[int, ...], dropout: float = 0.5)
         for number in range(1, depth + 1):
             x = x.conv(width, 3, pad=1, bias=True, name=f"conv{stage}_{number}").relu()
         x = x.max_pool(2, 2)
-    x = x.flatten()
-    for name in ("fc6", "fc7"):
-        x = x.dense(4096, name=name).relu().dropout(dropout)
-    return x.logits(classes).done()
+    return classifier(x, classes, dropout)
 
 
 def nvcnn(net: Draft, classes: int, depths: tuple[int, ...]) -> Blueprint:

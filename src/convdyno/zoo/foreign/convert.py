@@ -189,11 +189,7 @@ def _flattened(blueprint: Blueprint, weight: str) -> Shape | None:
 
 
 def _fold_scales(
-    weights: Weights,
-    names: Mapping[str, str],
-    given: Arrays,
-    blueprint: Blueprint,
-    library: str,
+    weights: Weights, names: Mapping[str, str], given: Arrays, blueprint: Blueprint, library: str
 ) -> set[str]:
     """Where our batch norm has no scale g and theirs has: variance' + eps = (variance + eps) / g².
 

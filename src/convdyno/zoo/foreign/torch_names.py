@@ -12,29 +12,18 @@ from convdyno.zoo.resnet import BOTTLENECKS, DEPTHS
 from convdyno.zoo.vgg import CONFIGURATIONS
 
 Names = dict[str, str]
-Branches = tuple[str, ...]
 
-INCEPTION3_STEM = (
-    "Conv2d_1a_3x3", "Conv2d_2a_3x3", "Conv2d_2b_3x3", "Conv2d_3b_1x1", "Conv2d_4a_3x3",
-)  # fmt: skip
-INCEPTION3_A = (
-    "branch1x1", "branch5x5_1", "branch5x5_2",
-    "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3", "branch_pool",
-)  # fmt: skip
-INCEPTION3_B = ("branch3x3", "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3")
-INCEPTION3_C = (
-    "branch1x1", "branch7x7_1", "branch7x7_2", "branch7x7_3",
-    "branch7x7dbl_1", "branch7x7dbl_2", "branch7x7dbl_3", "branch7x7dbl_4", "branch7x7dbl_5",
-    "branch_pool",
-)  # fmt: skip
-INCEPTION3_D = (
-    "branch3x3_1", "branch3x3_2",
-    "branch7x7x3_1", "branch7x7x3_2", "branch7x7x3_3", "branch7x7x3_4",
-)  # fmt: skip
-INCEPTION3_E = (
-    "branch1x1", "branch3x3_1", "branch3x3_2a", "branch3x3_2b",
-    "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3a", "branch3x3dbl_3b", "branch_pool",
-)  # fmt: skip
+
+def _modules(endings: str, beginning: str = "branch") -> tuple[str, ...]:
+    return tuple(f"{beginning}{ending}" for ending in endings.split())
+
+
+INCEPTION3_STEM = _modules("1a_3x3 2a_3x3 2b_3x3 3b_1x1 4a_3x3", "Conv2d_")
+INCEPTION3_A = _modules("1x1 5x5_1 5x5_2 3x3dbl_1 3x3dbl_2 3x3dbl_3 _pool")
+INCEPTION3_B = _modules("3x3 3x3dbl_1 3x3dbl_2 3x3dbl_3")
+INCEPTION3_C = _modules("1x1 7x7_1 7x7_2 7x7_3 7x7dbl_1 7x7dbl_2 7x7dbl_3 7x7dbl_4 7x7dbl_5 _pool")
+INCEPTION3_D = _modules("3x3_1 3x3_2 7x7x3_1 7x7x3_2 7x7x3_3 7x7x3_4")
+INCEPTION3_E = _modules("1x1 3x3_1 3x3_2a 3x3_2b 3x3dbl_1 3x3dbl_2 3x3dbl_3a 3x3dbl_3b _pool")
 INCEPTION3 = {
     **dict.fromkeys(("5b", "5c", "5d"), INCEPTION3_A),
     "6a": INCEPTION3_B,
@@ -43,31 +32,18 @@ INCEPTION3 = {
     **dict.fromkeys(("7b", "7c"), INCEPTION3_E),
 }
 
-GOOGLENET = ("branch1", "branch2.0", "branch2.1", "branch3.0", "branch3.1", "branch4.1")
+GOOGLENET = _modules("1 2.0 2.1 3.0 3.1 4.1")
 INCEPTION4_STEM = (
     "0", "1", "2", "3.conv", "4.branch0.0", "4.branch0.1",
     "4.branch1.0", "4.branch1.1", "4.branch1.2", "4.branch1.3", "5.conv",
 )  # fmt: skip
-FOUR_BRANCHES = (
-    "branch0", "branch1.0", "branch1.1", "branch2.0", "branch2.1", "branch2.2", "branch3.1",
-)  # fmt: skip
-INCEPTION4_B = (
-    "branch0", "branch1.0", "branch1.1", "branch1.2",
-    "branch2.0", "branch2.1", "branch2.2", "branch2.3", "branch2.4", "branch3.1",
-)  # fmt: skip
-INCEPTION4_C = (
-    "branch0", "branch1_0", "branch1_1a", "branch1_1b",
-    "branch2_0", "branch2_1", "branch2_2", "branch2_3a", "branch2_3b", "branch3.1",
-)  # fmt: skip
-REDUCTION_A = ("branch0", "branch1.0", "branch1.1", "branch1.2")
-INCEPTION4_REDUCTION_B = (
-    "branch0.0", "branch0.1", "branch1.0", "branch1.1", "branch1.2", "branch1.3",
-)  # fmt: skip
-MIXED_7A = (
-    "branch0.0", "branch0.1", "branch1.0", "branch1.1", "branch2.0", "branch2.1", "branch2.2",
-)  # fmt: skip
-BLOCK35 = ("branch0", "branch1.0", "branch1.1", "branch2.0", "branch2.1", "branch2.2")
-BLOCK17 = BLOCK8 = ("branch0", "branch1.0", "branch1.1", "branch1.2")
+FOUR_BRANCHES = _modules("0 1.0 1.1 2.0 2.1 2.2 3.1")
+INCEPTION4_B = _modules("0 1.0 1.1 1.2 2.0 2.1 2.2 2.3 2.4 3.1")
+INCEPTION4_C = _modules("0 1_0 1_1a 1_1b 2_0 2_1 2_2 2_3a 2_3b 3.1")
+REDUCTION_A = BLOCK17 = BLOCK8 = _modules("0 1.0 1.1 1.2")
+INCEPTION4_REDUCTION_B = _modules("0.0 0.1 1.0 1.1 1.2 1.3")
+MIXED_7A = _modules("0.0 0.1 1.0 1.1 2.0 2.1 2.2")
+BLOCK35 = _modules("0 1.0 1.1 2.0 2.1 2.2")
 
 DENSE_OF_VGG = ("pre_logits.fc1", "pre_logits.fc2", "head.fc")
 PREACTIVATED = {f"resnet{layers}-v2": DEPTHS[layers] for layers in BOTTLENECKS}
@@ -146,26 +122,23 @@ def inception3() -> Names:
 def inception4() -> Names:
     """timm's Inception v4: everything before the classifier is numbered in `features`."""
     names = bricks("stem", INCEPTION4_STEM, "features.") | {"logits": "last_linear"}
-    scopes: list[tuple[str, Branches]] = []
-    scopes += [(f"a_{n}", FOUR_BRANCHES) for n in range(1, 5)]
-    scopes += [("reduction_a", REDUCTION_A)]
-    scopes += [(f"b_{n}", INCEPTION4_B) for n in range(1, 8)]
-    scopes += [("reduction_b", INCEPTION4_REDUCTION_B)]
-    scopes += [(f"c_{n}", INCEPTION4_C) for n in range(1, 4)]
-    for place, (scope, branches) in enumerate(scopes, 6):
+    scopes = {f"a_{n}": FOUR_BRANCHES for n in range(1, 5)} | {"reduction_a": REDUCTION_A}
+    scopes |= {f"b_{n}": INCEPTION4_B for n in range(1, 8)}
+    scopes |= {"reduction_b": INCEPTION4_REDUCTION_B}
+    scopes |= {f"c_{n}": INCEPTION4_C for n in range(1, 4)}
+    for place, (scope, branches) in enumerate(scopes.items(), 6):
         names |= bricks(scope, branches, f"features.{place}.")
     return names
 
 
 def inception_resnet2() -> Names:
     """timm's Inception-ResNet v2."""
-    stem = (f"conv2d_{place}" for place in ("1a", "2a", "2b", "3b", "4a"))
+    stem = _modules("1a 2a 2b 3b 4a", "conv2d_")
     names = bricks("stem", stem) | bricks("conv_7b", ("conv2d_7b",)) | {"logits": "classif"}
     names |= bricks("mixed_5b", FOUR_BRANCHES, "mixed_5b.")
     names |= bricks("mixed_6a", REDUCTION_A, "mixed_6a.")
     names |= bricks("mixed_7a", MIXED_7A, "mixed_7a.")
-    blocks: list[tuple[str, str, Branches]] = []
-    blocks += [(f"block35_{n}", f"repeat.{n - 1}", BLOCK35) for n in range(1, 11)]
+    blocks = [(f"block35_{n}", f"repeat.{n - 1}", BLOCK35) for n in range(1, 11)]
     blocks += [(f"block17_{n}", f"repeat_1.{n - 1}", BLOCK17) for n in range(1, 21)]
     blocks += [(f"block8_{n}", f"repeat_2.{n - 1}", BLOCK8) for n in range(1, 10)]
     blocks += [("block8_10", "block8", BLOCK8)]
