@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from convdyno.report.cell import Cell
+from convdyno.report.cell import Cell, grouped
 from convdyno.report.format import percent, rate, share
 from convdyno.stats.ladder import Ladder, climb
+from convdyno.stats.rounds import common_rounds
 from convdyno.stats.rounds_of_record import in_step
 from convdyno.trial.spec import Trial
 
@@ -75,19 +76,21 @@ class Climbed:
             yield f"alone, the loader gives {loader} and the device takes {alone}"
 
 
+def whole_input(trial: Trial) -> Trial:
+    """The trial at the top of a ladder, by which its rungs are known."""
+    return trial.model_copy(update={"rung": "source"})
+
+
 def climbed(cells: Sequence[Cell]) -> list[Climbed]:
     """The ladders among the cells: those measured on the lowest rung, the highest and between."""
-    groups: dict[Trial, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(cell.trial.model_copy(update={"rung": "source"}), []).append(cell)
     found = []
-    for group in groups.values():
+    for group in grouped(cells, lambda cell: whole_input(cell.trial)).values():
         group.sort(key=lambda cell: RUNGS.index(cell.trial.rung))
         names = [cell.trial.rung for cell in group]
         if len(group) < 2 or names[0] != RUNGS[0] or names[-1] != RUNGS[-1]:
             continue
         sides = in_step([cell.measured for cell in group])
-        if not any(all(one is not None for one in each) for each in zip(*sides, strict=True)):
+        if not common_rounds(sides):
             continue
         adds = [ADDS[name] for name in names[1:]]
         found.append(
