@@ -164,9 +164,9 @@ def colours(names: Sequence[str]) -> list[str]:
     return [chosen[name] for name in names]
 
 
-def layered(layers: Sequence[Spec], height: int | Mapping[str, int], **more: Any) -> Spec:
+def layered(layers: Sequence[Spec], height: int | Mapping[str, int]) -> Spec:
     """Layers that share the values of the chart."""
-    return {"data": {"name": "values"}, "height": height, "layer": list(layers), **more}
+    return {"data": {"name": "values"}, "height": height, "layer": list(layers)}
 
 
 def mark(kind: str, encoding: Mapping[str, Any], **style: Any) -> Spec:
@@ -193,9 +193,9 @@ def series(
     return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": legend}
 
 
-def coloured(field: str, names: Sequence[str], **legend: Any) -> Spec:
+def coloured(field: str, names: Sequence[str]) -> Spec:
     """A series by its colour; alone it needs no legend."""
-    return series(field, names, colours(names), legend if len(names) > 1 else None)
+    return series(field, names, colours(names), {} if len(names) > 1 else None)
 
 
 def words(row: Spec, room: int = 130) -> list[Spec]:

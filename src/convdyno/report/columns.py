@@ -16,6 +16,7 @@ from convdyno.report.cell import Cell
 from convdyno.report.format import between, pairs, percent, rate, settings_of, size, span, written
 
 Value = Callable[[Cell], Any]
+Write = Callable[[Any], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Column:
     """Which of `VIEWS`, `csv`, `older` and `page` have it."""
     title: str = ""
     """What stands above it for people, the unit where it has one; nothing if they do not see it."""
-    write: Callable[[Any], str] | None = None
+    write: Write | None = None
     """None for what needs no words: names and whole numbers."""
 
     def told(self, cell: Cell) -> Any:
@@ -38,11 +39,7 @@ class Column:
 
 
 def _column(
-    name: str,
-    views: str,
-    value: str | Value = "",
-    title: str = "",
-    write: Callable[[Any], str] | None = None,
+    name: str, views: str, value: str | Value = "", title: str = "", write: Write | None = None
 ) -> Column:
     """A column; its value is the cell's attribute of that name unless another is given."""
     found = attrgetter(value or name) if isinstance(value, str) else value

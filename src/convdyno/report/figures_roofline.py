@@ -103,7 +103,6 @@ def _roofline(
 
 def _roofs(points: Sequence[tuple[Cell, float]]) -> tuple[Values, Values]:
     """The roof of each precision: a slope of what memory gives, then what arithmetic gives."""
-    intensities = [x for _, x in points]
     roofs: Values = []
     labels: Values = []
     peaks: dict[str, tuple[float, float]] = {}
@@ -111,8 +110,8 @@ def _roofs(points: Sequence[tuple[Cell, float]]) -> tuple[Values, Values]:
         before = peaks.get(cell.trial.precision, (0.0, 0.0))
         here = cell.peak_flops or 0.0, cell.peaks["copy"]
         peaks[cell.trial.precision] = max(before[0], here[0]), max(before[1], here[1])
-    low = min([*intensities, *(peak / copy for peak, copy in peaks.values())]) / 2
-    high = max([*intensities, *(peak / copy for peak, copy in peaks.values())]) * 2
+    ends = [x for _, x in points] + [peak / copy for peak, copy in peaks.values()]
+    low, high = min(ends) / 2, max(ends) * 2
     for precision, (peak, copy) in peaks.items():
         edge = peak / copy
         roofs += [{"x": x, "y": min(peak, copy * x), "roof": precision} for x in (low, edge, high)]

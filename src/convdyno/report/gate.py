@@ -10,8 +10,9 @@ from typing import Any
 from convdyno.report.bench_json import versioned
 from convdyno.report.cell import Cell, cell_of
 from convdyno.report.columns import cell_data, cell_words
+from convdyno.report.comparisons import comparison_data
 from convdyno.report.console import Screen
-from convdyno.report.format import clock, noun, percent, said, times
+from convdyno.report.format import clock, noun, pairs, percent, said, times
 from convdyno.stats.compare import Comparison, noise_floor
 from convdyno.stats.gate import Outcome, judge, limit, ratio_of
 from convdyno.stats.gate_checks import ExactCheck, exact_checks
@@ -97,13 +98,10 @@ class Gate:
         """For machines, unrounded; the folders are those of the two records."""
         return {
             "trial": self.candidate.trial.model_dump(mode="json"),
+            **comparison_data(self.ratio),
             "verdict": self.outcome,
             "reason": self.reason,
             "paired": self.paired,
-            "ratio": self.ratio.ratio,
-            "interval": [self.ratio.low, self.ratio.high],
-            "level": self.ratio.level,
-            "rounds": self.ratio.rounds,
             "limit": limit(self.terms.within),
             "checks": [asdict(check) for check in self.checks],
             "floor": self.floor.to_data() if self.floor else None,
@@ -221,15 +219,14 @@ def floor_document(floors: Sequence[KnownFloor]) -> dict[str, Any]:
     )
 
 
-def _side(name: str, gate: Gate) -> dict[str, Any]:
-    cell: Cell = getattr(gate, name)
+def _side(side: str, gate: Gate) -> dict[str, Any]:
+    cell: Cell = getattr(gate, side)
     versions = {"convdyno": cell.convdyno, **cell.versions}
     other = gate.base.trial.differs_in(gate.candidate.trial)
-    used = [f"{library} {version}" for library, version in versions.items()]
     return {
-        "": name,
+        "": side,
         **cell_words(cell, ("images_per_second", "between", "rounds", "status")),
-        "with": ", ".join([*used, *(said(cell.trial, field) for field in other)]),
+        "with": ", ".join([pairs(versions, sign=" "), *(said(cell.trial, name) for name in other)]),
     }
 
 

@@ -49,20 +49,15 @@ class Climbed:
     @property
     def sentence(self) -> str:
         """The verdict in words."""
-        whole = share(self.ladder.input)
-        match self.ladder.limit:
-            case "input":
-                part = dict(self.ladder.parts)[self.ladder.largest]
-                return (
-                    f"input-bound: {whole} of each step goes to getting data, most of it to "
-                    f"{self.ladder.largest} ({percent(part.share)})"
-                )
-            case "compute":
-                return f"compute-bound: getting data takes {whole} of each step"
-        return (
-            f"undecided: getting data takes {whole} of each step; "
-            "give a longer --budget to say whether that matters"
-        )
+        whole, largest = share(self.ladder.input), self.ladder.largest
+        most = percent(dict(self.ladder.parts)[largest].share)
+        return {
+            "input": f"input-bound: {whole} of each step goes to getting data, most of it to "
+            f"{largest} ({most})",
+            "compute": f"compute-bound: getting data takes {whole} of each step",
+            "undecided": f"undecided: getting data takes {whole} of each step; "
+            "give a longer --budget to say whether that matters",
+        }[self.ladder.limit]
 
     def lines(self) -> Iterator[str]:
         """The verdict and a bar for each part."""

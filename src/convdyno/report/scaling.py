@@ -151,16 +151,12 @@ class Point:
 
     def _verdict(self, found: Communication) -> str:
         cost = share(found.exchange)
-        match found.limit:
-            case "communication":
-                text = f"communication-bound: {cost} of each step is exchange of gradients"
-            case "compute":
-                text = f"compute-bound: exchange of gradients takes {cost} of each step"
-            case _:
-                text = (
-                    f"undecided: exchange of gradients takes {cost} of each step; give a longer "
-                    "--budget to say whether that matters"
-                )
+        text = {
+            "communication": f"communication-bound: {cost} of each step is exchange of gradients",
+            "compute": f"compute-bound: exchange of gradients takes {cost} of each step",
+            "undecided": f"undecided: exchange of gradients takes {cost} of each step; "
+            "give a longer --budget to say whether that matters",
+        }[found.limit]
         if found.waiting is not None and self.slow is not None:
             text += f"; {share(found.waiting)} is waiting for {self.slow.name}"
         return text
@@ -189,9 +185,8 @@ class Curve:
     @property
     def scaling(self) -> str:
         """What was held while devices were added."""
-        if self.work.scaling == "weak":
-            return f"weak scaling: {noun(self.work.batch, 'image')} on each device"
-        return f"strong scaling: {noun(self.work.batch, 'image')} on all devices together"
+        where = "each device" if self.work.scaling == "weak" else "all devices together"
+        return f"{self.work.scaling} scaling: {noun(self.work.batch, 'image')} on {where}"
 
     @property
     def lines(self) -> dict[str, list[Point]]:
@@ -266,20 +261,13 @@ def _point(cell: Cell, cells: Sequence[Cell]) -> Point:
 def _explained(point: Point, points: Sequence[Point]) -> Point:
     """A point with what its exchange costs, where the same was measured without."""
     wanted = point.trial.model_copy(update=NO_EXCHANGE)
-    alike = [
-        other
-        for other in points
-        if other.trial.exchange == "independent"
-        and other.trial.model_copy(update=NO_EXCHANGE) == wanted
-    ]
-    if _at_own_pace(point.trial) or not alike:
+    free = (other for other in points if other.trial.exchange == "independent")
+    alike = (other for other in free if other.trial.model_copy(update=NO_EXCHANGE) == wanted)
+    other = None if _at_own_pace(point.trial) else next(alike, None)
+    if other is None:
         return point
-    other = alike[0]
-    slow = min(
-        (rank for rank in other.ranks if rank.straggles),
-        key=lambda rank: rank.headline.estimate,
-        default=None,
-    )
+    straggling = (rank for rank in other.ranks if rank.straggles)
+    slow = min(straggling, key=lambda rank: rank.headline.estimate, default=None)
     both = [point.cell.measured, other.cell.measured]
     if slow is None:
         found = communication(*in_step(both))

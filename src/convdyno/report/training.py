@@ -12,8 +12,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from convdyno import __version__
-from convdyno.report.format import accuracy, clock, noun, quantity, rate
+from convdyno.report.bench_json import versioned
+from convdyno.report.format import accuracy, clock, noun, pairs, quantity, rate
 from convdyno.report.legacy import RULE, speed_line
 from convdyno.stats import t_distribution
 from convdyno.terminal import Visible, erase_line
@@ -82,7 +82,7 @@ class Watcher:
 
     def _begun(self, event: dict[str, Any]) -> None:
         self._steps = event["steps"]
-        versions = ", ".join(f"{name} {version}" for name, version in event["versions"].items())
+        versions = pairs(event["versions"], sign=" ")
         self.say(
             f"{event['images']} training and {event['test_images']} test images, "
             f"{event['classes']} classes; {quantity(event['parameters'])} parameters; {versions}"
@@ -99,11 +99,9 @@ class Watcher:
         if self._quiet:
             return
         if not self._live:
-            print(
+            self.say(
                 f"{event['step']:6d} {int(event['epoch']):5d} {event['images_per_second']:7.1f} "
-                f"{event['loss']:7.3f} {event['rate']:7.5f}",
-                file=self._out,
-                flush=True,
+                f"{event['loss']:7.3f} {event['rate']:7.5f}"
             )
             return
         done = event["step"]
@@ -163,13 +161,11 @@ FACTS = (
 
 def document(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What came out of one run or of several seeds, for machines."""
-    return {
-        "format": 1,
-        "convdyno": __version__,
-        "training": training.model_dump(mode="json"),
-        "runs": [{name: run.get(name) for name in FACTS} for run in runs],
-        "to_target": costs(training, runs),
-    }
+    return versioned(
+        training=training.model_dump(mode="json"),
+        runs=[{name: run.get(name) for name in FACTS} for run in runs],
+        to_target=costs(training, runs),
+    )
 
 
 def costs(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
