@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 from noisy_machine import Cells, block_seconds, ends
 
-from convdyno.stats.compare import Comparison, PairedRounds, noise_floor
+from convdyno.stats.compare import Comparison, PairedRounds, Unpaired, noise_floor
 from convdyno.stats.gate import (
     Outcome,
     control_ratios,
     judge,
     limit,
-    paired_ratio,
     precise_ratio,
+    ratio_of,
     spread_of_ratio,
-    unpaired_ratio,
 )
 from convdyno.stats.rounds import Round
 
@@ -63,7 +62,7 @@ def rounds(rng: np.random.Generator, count: int, speed: float = 1.0, **noise: fl
 def test_a_paired_ratio_is_of_the_rounds_that_both_have() -> None:
     rng = np.random.default_rng(1)
     slow, base = rounds(rng, 5, 0.8, between=0, within=0.01), rounds(rng, 5, between=0, within=0.01)
-    found = paired_ratio(PairedRounds(slow, base))
+    found = ratio_of(PairedRounds(slow, base))
     assert found.ratio == pytest.approx(0.8, rel=0.02)
     assert judge(found, 0.1) == "regression"
     assert judge(found, 0.4) == "pass"
@@ -124,7 +123,7 @@ def test_at_the_noise_floor_an_unchanged_candidate_passes_as_often_as_promised()
     floors = [noise_floor(control_ratios(pair)) for pair in same]
     typical = float(np.median(floors))
     tries = [PairedRounds(rounds(rng, 5), rounds(rng, 5)) for _ in range(400)]
-    passed = np.mean([judge(paired_ratio(pair), typical) == "pass" for pair in tries])
+    passed = np.mean([judge(ratio_of(pair), typical) == "pass" for pair in tries])
     assert 0.65 <= passed <= 0.92
 
 
@@ -138,7 +137,7 @@ def test_more_rounds_lower_the_floor() -> None:
 def test_precise_asks_for_rounds_and_for_width() -> None:
     rng = np.random.default_rng(2)
     pair = PairedRounds(rounds(rng, 6), rounds(rng, 6))
-    found = paired_ratio(pair, looks=2)
+    found = ratio_of(pair, looks=2)
     assert found.ratio is not None
     assert found.high is not None
     width = found.high / found.ratio - 1
@@ -155,8 +154,8 @@ def test_pairing_leaves_out_what_both_sides_share() -> None:
     noise = block_seconds(rng, (8, 20), between=0, within=0.005)
     base = [Round.of(d * t, 1, 10, turns=turns) for d, t in zip(drift, noise[:4], strict=True)]
     same = [Round.of(d * t, 1, 10, turns=turns) for d, t in zip(drift, noise[4:], strict=True)]
-    assert judge(paired_ratio(PairedRounds(same, base)), 0.03) == "pass"
-    assert judge(unpaired_ratio(same, base), 0.03) == "undecided"
+    assert judge(ratio_of(PairedRounds(same, base)), 0.03) == "pass"
+    assert judge(ratio_of(Unpaired(same, base)), 0.03) == "undecided"
     assert spread_of_ratio(PairedRounds(same, base)).between < 0.01**2
 
 
@@ -164,7 +163,7 @@ def test_unpaired_rounds_cover_the_truth_when_nothing_drifts() -> None:
     rng = np.random.default_rng(4)
     held = 0
     for _ in range(1500):
-        found = unpaired_ratio(rounds(rng, 4, 0.9), rounds(rng, 5))
+        found = ratio_of(Unpaired(rounds(rng, 4, 0.9), rounds(rng, 5)))
         assert found.low is not None
         assert found.high is not None
         held += found.low <= 0.9 <= found.high
@@ -174,8 +173,8 @@ def test_unpaired_rounds_cover_the_truth_when_nothing_drifts() -> None:
 def test_unpaired_sides_of_one_round_or_none_say_why() -> None:
     rng = np.random.default_rng(5)
     three = rounds(rng, 3)
-    assert "single round" in unpaired_ratio(three[:1], three).reason
-    assert unpaired_ratio([], three).ratio is None
-    equal = unpaired_ratio([three[0]] * 3, [three[0]] * 3)
+    assert "single round" in ratio_of(Unpaired(three[:1], three)).reason
+    assert ratio_of(Unpaired([], three)).ratio is None
+    equal = ratio_of(Unpaired([three[0]] * 3, [three[0]] * 3))
     assert equal.ratio == 1
     assert equal.p == 1

@@ -12,10 +12,9 @@ from typing import Any
 from convdyno.app.requests import RESULTS
 from convdyno.report.bench_json import bench_document
 from convdyno.report.cell import Cell, cell_of
-from convdyno.report.columns import cell_words
+from convdyno.report.columns import cell_words, flat
 from convdyno.report.comparisons import Certificates, Compared, Pair, compare_cells
 from convdyno.report.console import Screen
-from convdyno.report.dataframe import flat
 from convdyno.report.format import varying, written
 from convdyno.report.ladders import Climbed, climbed
 from convdyno.report.scaling import Curve, curves

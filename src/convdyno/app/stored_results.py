@@ -84,7 +84,7 @@ def merge(sources: Sequence[Path], out: Path) -> list[Merged]:
 def load(out: Path, where: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """The records of a folder as flat rows, and a sentence for each file that is none."""
     from convdyno.report.cell import cell_of
-    from convdyno.report.dataframe import flat
+    from convdyno.report.columns import flat
     from convdyno.store.folder import Store
     from convdyno.store.where import select
 

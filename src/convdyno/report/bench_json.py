@@ -28,37 +28,33 @@ def bench_document(
 ) -> dict[str, Any]:
     """Cells, comparisons, ladders and scaling curves, unrounded."""
     numbers = {cell.id: number for number, cell in enumerate(cells)}
-    return {
-        "format": FORMAT,
-        "convdyno": __version__,
-        "cells": [cell_data(cell) | in_folder(folder, cell.id) for cell in cells],
-        "comparisons": [pair.to_data(numbers) for pair in compared],
-        "ladders": [ladder.to_data(numbers) for ladder in ladders],
-        "scaling": [curve.to_data(numbers) for curve in curves],
-    }
+    return versioned(
+        cells=[cell_data(cell, folder=folder) for cell in cells],
+        comparisons=[pair.to_data(numbers) for pair in compared],
+        ladders=[ladder.to_data(numbers) for ladder in ladders],
+        scaling=[curve.to_data(numbers) for curve in curves],
+    )
 
 
-def in_folder(folder: Path, record: str) -> dict[str, str]:
-    """Where the record of a cell is."""
-    return {"record": str(folder / f"{record}.json")}
+def versioned(**parts: Any) -> dict[str, Any]:
+    """A document, with the number of its format and our own before its parts."""
+    return {"format": FORMAT, "convdyno": __version__, **parts}
 
 
 def certificates_document(certificates: Sequence[Certificate]) -> dict[str, Any]:
     """Certificates for machines; with one network its engines stand at the top."""
-    return {
-        "format": FORMAT,
-        "convdyno": __version__,
-        "passed": all(certificate.passed for certificate in certificates),
-        "engines": [
+    return versioned(
+        passed=all(certificate.passed for certificate in certificates),
+        engines=[
             {"network": certificate.network} | proof.model_dump(mode="json")
             for certificate in certificates
             for proof in certificate.engines
         ],
-        "certificates": [
+        certificates=[
             certificate.model_dump(mode="json", exclude={"engines"}) | {"hash": certificate.hash}
             for certificate in certificates
         ],
-    }
+    )
 
 
 def to_json(document: dict[str, Any]) -> str:

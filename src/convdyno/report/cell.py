@@ -7,7 +7,7 @@ thousand; the record itself can be let go.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +16,7 @@ import numpy as np
 
 from convdyno.machine.kinds import kind
 from convdyno.report.format import noun
-from convdyno.stats.compare import PairedRounds
-from convdyno.stats.holm import Unpaired
+from convdyno.stats.compare import PairedRounds, Unpaired
 from convdyno.stats.rounds import Round
 from convdyno.stats.rounds_of_record import in_step, numbered_ranks, rounds_of
 from convdyno.stats.summary import (
@@ -30,14 +29,22 @@ from convdyno.stats.summary import (
     latency,
     legacy,
 )
-from convdyno.store.record import Block, Energy, NetworkFacts, Process, Record, Status
+from convdyno.store.record import Energy, NetworkFacts, Record, Status
 from convdyno.trial.spec import Trial
 from convdyno.trial.words import bench_command
 
 TRAINING_FORWARDS = 3
 """A training step counts as three forward passes: one forward, two backward."""
 UNKNOWN = "a machine that is not known"
+TAKEN = (
+    "created", "status", "reason", "trial", "network", "run", "role", "command", "convdyno",
+    "versions", "labels", "looks", "energy",
+)  # fmt: skip
+"""What a cell has just as its record has it."""
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+Place = tuple[str, str, str]
+"""A network, a mode, a machine."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,8 +116,8 @@ class Cell:
     """Images of the blocks whose joules were counted, over these."""
     latency: Latency | None
     """Quantiles of single steps, when they were timed one by one."""
-    step_figures: Legacy | None
-    """The older tools' figures over single steps, where these were timed."""
+    legacy: Legacy
+    """The older tools' figures: over single steps where these were timed, else over blocks."""
     warnings: tuple[str, ...]
     """What to mind about the figures, each with what to do."""
 
@@ -184,84 +191,62 @@ class Cell:
         return self.flops / self.peak_flops if self.flops and self.peak_flops else None
 
     @property
-    def legacy(self) -> Legacy:
-        """The older tools' figures, over the same blocks as the headline."""
-        if self.step_figures is not None:
-            return self.step_figures
-        if not self.measured:
-            return legacy([], [], 0)
-        rounds, images = self.measured.values(), self.trial.global_batch
-        seconds = np.concatenate([one.seconds[one.used] for one in rounds])
-        steps = np.concatenate([one.images[one.used] for one in rounds]) / images
-        return legacy(seconds, steps.astype(np.int64), images)
+    def on_cpu(self) -> bool:
+        """Whether it ran on processors alone."""
+        return bool(self.settings.get("device", "cpu") == "cpu")
+
+    def used(self, name: str) -> Any:
+        """What a setting became; what was asked for where that is not known."""
+        return self.settings.get(name, getattr(self.trial, name))
 
     def took_turns(self, other: Cell) -> bool:
         """Whether both were measured in one run, so that their rounds are pairs."""
         return self.run_name == other.run_name
 
-    def beside(self, other: Cell) -> PairedRounds | Unpaired:
+    def beside(self, other: Cell, in_turns: bool | None = None) -> PairedRounds | Unpaired:
         """Both as they may be compared: round by round only where they took turns."""
-        if self.took_turns(other):
+        if self.took_turns(other) if in_turns is None else in_turns:
             return PairedRounds(*in_step([self.measured, other.measured]))
         return Unpaired(list(self.measured.values()), list(other.measured.values()))
 
 
-class Shared:
+class Shared(dict[Any, Any]):
     """One object for all that are equal: machines, versions and settings repeat."""
 
-    def __init__(self) -> None:
-        self._objects: dict[Any, Any] = {}
-
     def one(self, value: T) -> T:
-        """The first that was equal to this."""
-        found: T = self._objects.setdefault((type(value), value), value)
-        return found
-
-    def plain(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The same of what JSON can hold."""
-        found: Mapping[str, Any] = self._objects.setdefault(json.dumps(value, default=str), value)
+        """The first that was equal to this; of a dict, the first with the same JSON."""
+        key = json.dumps(value, default=str) if isinstance(value, dict) else value
+        found: T = self.setdefault((type(value), key), value)
         return found
 
 
 def cell_of(record: Record, file: Path | None = None, shared: Shared | None = None) -> Cell:
     """The figures of a record; what is equal in many is kept once."""
-    same = shared or Shared()
+    same = Shared() if shared is None else shared
     processes, rounds = record.measured, rounds_of(record)
     found = interval(rounds, looks=record.looks) if rounds else None
-    clean = [
-        block
-        for process, taken in zip(processes, rounds, strict=True)
-        for block, used in zip(process.blocks, taken.used.tolist(), strict=True)
-        if used
-    ]
+    clean = [block for process in processes for block in process.clean]
     images = record.trial.global_batch
     steps = [seconds for block in clean for seconds in block.step_seconds or ()]
+    seconds, counts = steps, [1] * len(steps)
+    if not record.trial.latency:
+        seconds, counts = [block.seconds for block in clean], [block.steps for block in clean]
     waits = [block.wait_seconds for block in clean if block.wait_seconds is not None]
     counted = [block for block in clean if block.joules is not None]
     joules = sum(block.joules or 0.0 for block in counted) if counted else None
+    memory = (one.device_memory_bytes or one.peak_memory_bytes for one in record.processes)
     machine = same.one(kind(record.machine))
     contaminated = sum(int(np.count_nonzero(taken.contaminated)) for taken in rounds)
     cautions = _cautions(record, found, contaminated)
     return Cell(
+        **{name: same.one(getattr(record, name)) for name in TAKEN},
         file=file,
         id=record.id,
-        created=record.created,
-        status=record.status,
-        reason=record.reason,
-        trial=same.one(record.trial),
-        network=same.one(record.network),
         host=record.machine.get("host"),
         machine_kind=machine,
         machine=same.one(_place(record, machine)),
-        job=same.plain(record.machine.get("slurm") or {}),
-        run=same.one(record.run),
-        role=record.role,
-        command=same.one(record.command),
-        convdyno=same.one(record.convdyno),
-        settings=same.plain(record.settings or {}),
-        versions=same.plain(record.versions),
-        labels=same.plain(record.labels),
-        looks=record.looks,
+        job=same.one(record.machine.get("slurm") or {}),
+        settings=same.one(record.settings or {}),
         headline=found,
         measured=dict(zip((process.round for process in processes), rounds, strict=True)),
         ranks=_ranks(record) if record.trial.devices > 1 else (),
@@ -269,14 +254,13 @@ def cell_of(record: Record, file: Path | None = None, shared: Shared | None = No
         import_seconds=_mean(process.import_seconds for process in record.processes),
         build_seconds=_mean(process.build_seconds for process in record.processes),
         first_step_seconds=_mean(process.first_step_seconds for process in record.processes),
-        memory_bytes=_memory(record.processes),
+        memory_bytes=max(filter(None, memory), default=None),
         peaks=record.peaks,
         wait_share=sum(waits) / sum(block.seconds for block in clean) if waits else None,
-        energy=record.energy,
         joules=joules,
-        images_per_joule=images * _steps(counted) / joules if joules else None,
+        images_per_joule=images * sum(b.steps for b in counted) / joules if joules else None,
         latency=latency(steps) if steps else None,
-        step_figures=legacy(steps, [1] * len(steps), images) if record.trial.latency else None,
+        legacy=legacy(seconds, counts, images),
         warnings=tuple(same.one(text) for text in (*record.warnings, *cautions)),
     )
 
@@ -306,13 +290,26 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _memory(processes: Sequence[Process]) -> int | None:
-    peaks = [one.device_memory_bytes or one.peak_memory_bytes for one in processes]
-    return max((peak for peak in peaks if peak), default=None)
+def place_of(cell: Cell) -> Place:
+    """What one chart or table of ratios can be about."""
+    return cell.trial.network, cell.trial.mode, cell.machine
 
 
-def _steps(blocks: Sequence[Block]) -> int:
-    return sum(block.steps for block in blocks)
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Items by what each of them has as its key, in their order."""
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def warnings_of(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """What to mind, and of which cells."""
+    found: dict[str, list[Cell]] = {}
+    for cell in cells:
+        for text in cell.warnings:
+            found.setdefault(text, []).append(cell)
+    return found
 
 
 def _cautions(record: Record, found: Interval | None, contaminated: int) -> list[str]:

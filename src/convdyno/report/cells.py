@@ -70,7 +70,9 @@ def gather(places: Sequence[Path], where: Sequence[str] = ()) -> Gathered:
                 cell = cell_of(record, file, shared)
                 found.machines[cell.machine] = record.machine
                 found.cells.append(cell)
-        found.skipped += [text for text in store.skipped if not _known(text)]
+        # What a run of training keeps there is no stray file.
+        ours = f"/{NAME} is not a record"
+        found.skipped += [sentence for sentence in store.skipped if ours not in sentence]
     if where and not found.cells:
         select(heads, where)  # Says which word no record has.
     return found
@@ -104,8 +106,3 @@ def _looks(folder: Path, record: RunRecord) -> tuple[tuple[float, float], ...]:
         for line in lines
         if line.get("kind") == "evaluated"
     )
-
-
-def _known(sentence: str) -> bool:
-    """Whether a file that is no record of a benchmark is one that convdyno itself puts there."""
-    return f"/{NAME} is not a record" in sentence

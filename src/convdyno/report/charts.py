@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from convdyno.report.cell import Cell, Place
+from convdyno.report.format import MODES, settings_of
+
 Spec = dict[str, Any]
 Values = list[dict[str, Any]]
 
@@ -81,16 +84,35 @@ class Figure:
 
     def to_file(self) -> Spec:
         """The description of a picture on white, with its title."""
-        title = {"text": self.title, "subtitle": _wrapped(self.subtitle)}
-        shown = self.spec | {
+        subtitle = textwrap.wrap(self.subtitle, 96) or [""]
+        return self.spec | {
             "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
             "width": WIDTH,
-            "title": title,
+            "title": {"text": self.title, "subtitle": subtitle},
             "padding": 16,
             "background": "white",
             "config": CONFIG,
+            "data": {"name": "values", "values": self.values},
         }
-        return shown | {"data": {"name": "values", "values": self.values}}
+
+
+def place_figure(
+    section: str, place: Place, what: str, spec: Spec, values: Values, cells: Sequence[Cell],
+    notes: Sequence[str] = (),
+) -> Figure:  # fmt: skip
+    """A chart about one network and mode on one machine."""
+    network, mode, machine = place
+    same = {settings_of(cell.trial) for cell in cells}
+    setting = f"; {next(iter(same))}" if len(same) == 1 and any(same) else ""
+    return Figure(
+        section=section,
+        name=f"{network}_{section}" + (f"_{mode}" if mode != "train" else ""),
+        title=", ".join(filter(None, (network, MODES[mode], what))),
+        subtitle=f"{machine}{setting}".removeprefix("; "),
+        spec=spec,
+        values=values,
+        notes=tuple(notes),
+    )
 
 
 def svg(figure: Figure) -> str:
@@ -142,9 +164,9 @@ def colours(names: Sequence[str]) -> list[str]:
     return [chosen[name] for name in names]
 
 
-def layered(layers: Sequence[Spec], height: int | Mapping[str, int], **more: Any) -> Spec:
+def layered(layers: Sequence[Spec], height: int | Mapping[str, int]) -> Spec:
     """Layers that share the values of the chart."""
-    return {"data": {"name": "values"}, "height": height, "layer": list(layers), **more}
+    return {"data": {"name": "values"}, "height": height, "layer": list(layers)}
 
 
 def mark(kind: str, encoding: Mapping[str, Any], **style: Any) -> Spec:
@@ -158,24 +180,36 @@ def quantity(field: str, title: str | None = None, **more: Any) -> Spec:
     return {"field": field, "type": "quantitative", **named, **more}
 
 
-def coloured(field: str, names: Sequence[str], **legend: Any) -> Spec:
+def interval(axis: str) -> Spec:
+    """The two ends of an interval along `x` or `y`."""
+    return {axis: quantity("low"), f"{axis}2": {"field": "high"}}
+
+
+def series(
+    field: str, names: Sequence[str], shown: Sequence[Any], legend: Spec | None = None
+) -> Spec:
+    """A series by how each of its names is shown: colours, or dashes."""
+    scale = {"domain": list(names), "range": list(shown)}
+    return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": legend}
+
+
+def coloured(field: str, names: Sequence[str]) -> Spec:
     """A series by its colour; alone it needs no legend."""
-    shown = {"legend": legend or {}} if len(names) > 1 else {"legend": None}
-    return _series(field, names, colours(names)) | shown
+    return series(field, names, colours(names), {} if len(names) > 1 else None)
 
 
-def words(row: Spec, label: str = "label", told: str = "told", room: int = 130) -> list[Spec]:
+def words(row: Spec, room: int = 130) -> list[Spec]:
     """The words above a row: what it is at the left, its figures at the right.
 
     What has no room is cut off; `room` is what the figures need.
     """
     style = {"baseline": "bottom", "yOffset": 0, "fontSize": 12}
-    left = {"x": {"value": 0}, "y": row, "text": {"field": label}}
-    right = {"x": {"value": "width"}, "y": row, "text": {"field": told}}
+    left = {"x": {"value": 0}, "y": row, "text": {"field": "label"}}
+    right = {"x": {"value": "width"}, "y": row, "text": {"field": "told"}}
     fits = {"limit": {"expr": f"width - {room}"}}
     return [
-        only(label, mark("text", left, align="left", **style, **fits)),
-        only(told, mark("text", right, align="right", **style)),
+        only("label", mark("text", left, align="left", **style, **fits)),
+        only("told", mark("text", right, align="right", **style)),
     ]
 
 
@@ -189,7 +223,7 @@ def dashed(field: str, names: Sequence[str]) -> Spec:
     dashes = [[1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2]]
     patterns = [dashes[place % len(dashes)] for place in range(len(names))]
     legend = {"symbolType": "stroke", "symbolStrokeColor": GREY, "symbolSize": 300}
-    return _series(field, names, patterns) | {"legend": legend if len(names) > 1 else None}
+    return series(field, names, patterns, legend if len(names) > 1 else None)
 
 
 def tooltip(**fields: str) -> list[Spec]:
@@ -198,13 +232,3 @@ def tooltip(**fields: str) -> list[Spec]:
         {"field": field, "title": title.replace("_", " "), "type": "nominal"}
         for title, field in fields.items()
     ]
-
-
-def _series(field: str, names: Sequence[str], values: Sequence[Any]) -> Spec:
-    scale = {"domain": list(names), "range": list(values)}
-    return {"field": field, "type": "nominal", "title": None, "scale": scale}
-
-
-def _wrapped(text: str, width: int = 96) -> list[str]:
-    """A subtitle in as many lines as it needs."""
-    return textwrap.wrap(text, width) or [""]

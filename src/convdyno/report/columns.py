@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from convdyno.report.cell import Cell
 from convdyno.report.format import between, pairs, percent, rate, settings_of, size, span, written
-from convdyno.stats.summary import Legacy
 
 Value = Callable[[Cell], Any]
+Write = Callable[[Any], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Column:
     name: str
     value: Value
     views: frozenset[str]
-    """Of `bench`, `csv`, `older`, `frame`, `compare`, `report`, `gate`, `page`: which have it."""
+    """Which of `VIEWS`, `csv`, `older` and `page` have it."""
     title: str = ""
     """What stands above it for people, the unit where it has one; nothing if they do not see it."""
-    write: Callable[[Any], str] | None = None
+    write: Write | None = None
     """None for what needs no words: names and whole numbers."""
 
     def told(self, cell: Cell) -> Any:
@@ -39,11 +39,7 @@ class Column:
 
 
 def _column(
-    name: str,
-    views: str,
-    value: str | Value = "",
-    title: str = "",
-    write: Callable[[Any], str] | None = None,
+    name: str, views: str, value: str | Value = "", title: str = "", write: Write | None = None
 ) -> Column:
     """A column; its value is the cell's attribute of that name unless another is given."""
     found = attrgetter(value or name) if isinstance(value, str) else value
@@ -53,11 +49,6 @@ def _column(
 def _fact(name: str) -> Value:
     """Something about the network, where it was loaded."""
     return lambda cell: getattr(cell.network, name) if cell.network else None
-
-
-def _used(name: str) -> Value:
-    """What a setting became."""
-    return lambda cell: cell.settings.get(name, getattr(cell.trial, name))
 
 
 def _image(cell: Cell) -> str | None:
@@ -74,39 +65,13 @@ def _energy(cell: Cell) -> dict[str, Any] | None:
     return {"status": status, "counted": counted, "reason": cell.energy.reason}
 
 
-def _energy_status(cell: Cell) -> Any:
-    return (_energy(cell) or {}).get("status")
-
-
-def _on_cpu(cell: Cell) -> bool:
-    return bool(cell.settings.get("device", "cpu") == "cpu")
-
-
 def _gpu_type(cell: Cell) -> Any:
     """What was allocated, which is what the older tool told."""
-    return cell.job.get("gpu_type") or (None if _on_cpu(cell) else cell.settings.get("device_name"))
+    return cell.job.get("gpu_type") or (None if cell.on_cpu else cell.settings.get("device_name"))
 
 
 def _staged_from(cell: Cell) -> str:
     return cell.trial.staged.partition("=")[0] if cell.trial.staged else cell.trial.data
-
-
-def _trial(cell: Cell) -> dict[str, Any]:
-    return cell.trial.model_dump(mode="json")
-
-
-@lru_cache(maxsize=1)
-def _legacy(cell: Cell) -> Legacy:
-    """The older tools' figures, for the columns of one cell that ask one after the other."""
-    return cell.legacy
-
-
-def _older(name: str) -> Value:
-    return lambda cell: getattr(_legacy(cell), name)
-
-
-def _interval(write: bool) -> Value:
-    return lambda cell: between(cell.low, cell.high) if write else [cell.low, cell.high]
 
 
 ALL = "bench csv frame report"
@@ -120,7 +85,7 @@ COLUMNS: tuple[Column, ...] = (
     _column("status", f"{ALL} gate page", title="status"),
     _column("reason", f"{ALL} gate"),
     _column("reason", "page", lambda cell: cell.reason or ""),
-    _column("trial", "bench report compare gate", _trial),
+    _column("trial", "bench report compare gate", lambda cell: cell.trial.model_dump(mode="json")),
     _column("network", "csv page", "trial.network", "network"),
     _column("network_digest", ALL, _fact("digest")),
     _column("parameters", ALL, _fact("parameters")),
@@ -128,26 +93,26 @@ COLUMNS: tuple[Column, ...] = (
     _column("engine", "csv page", "trial.engine", "engine"),
     _column("mode", "csv page", "trial.mode", "mode"),
     _column("precision", "csv page", "trial.precision", "precision"),
-    _column("batch", "csv page", "trial.batch", "batch"),
-    _column("global_batch", ALL, "trial.global_batch", "global batch"),
-    _column("devices", "csv page", "trial.devices", "devices"),
-    _column("hosts", "csv", "trial.hosts"),
+    _column("batch", "csv page scaling", "trial.batch", "batch"),
+    _column("global_batch", f"{ALL} page scaling", "trial.global_batch", "global batch"),
+    _column("devices", "csv page scaling", "trial.devices", "devices"),
+    _column("hosts", "csv scaling", "trial.hosts", "hosts"),
     _column("scaling", "csv", "trial.scaling"),
-    _column("exchange", "csv", "trial.exchange"),
+    _column("exchange", "csv scaling", "trial.exchange", "exchange"),
     _column("image_size", "csv", _image),
     _column("classes", "csv", lambda c: c.network.classes if c.network else c.trial.classes),
     _column("width", "csv", "trial.width"),
-    _column("layout", "csv", _used("layout")),
+    _column("layout", "csv", lambda cell: cell.used("layout")),
     _column("compile", "csv", "trial.compile"),
-    _column("threads", "csv", _used("threads")),
-    _column("device", "csv", _used("device")),
+    _column("threads", "csv", lambda cell: cell.used("threads")),
+    _column("device", "csv", lambda cell: cell.used("device")),
     _column("data", "csv", "trial.data"),
     _column("settings", "", lambda cell: settings_of(cell.trial), "settings"),
-    _column("images_per_second", f"{ALL} compare gate page", title="images/s", write=rate),
-    _column("interval", "bench report compare gate", _interval(write=False)),
-    _column("low", "csv frame page"),
-    _column("high", "csv frame page"),
-    _column("between", "", _interval(write=True), "95 % interval"),
+    _column("images_per_second", f"{ALL} compare gate page scaling", title="images/s", write=rate),
+    _column("interval", "bench report compare gate scaling", lambda cell: [cell.low, cell.high]),
+    _column("low", "csv frame"),
+    _column("high", "csv frame"),
+    _column("between", "", lambda cell: between(cell.low, cell.high), "95 % interval"),
     _column("interval_basis", ALL, lambda cell: cell.headline.basis if cell.headline else None),
     _column("rounds", f"{ALL} compare gate page", title="rounds"),
     _column("blocks", f"{ALL} page"),
@@ -155,7 +120,7 @@ COLUMNS: tuple[Column, ...] = (
     _column("step_seconds", ALL),
     _column("import_seconds", "bench frame report"),
     _column("build_seconds", "bench frame report"),
-    _column("first_step_seconds", f"{ALL} page", title="first step", write=span),
+    _column("first_step_seconds", ALL, title="first step", write=span),
     _column("compile_seconds", "bench frame report"),
     _column("flops", ALL),
     _column("peak_flops", ALL),
@@ -166,13 +131,13 @@ COLUMNS: tuple[Column, ...] = (
     _column("joules", ALL),
     _column("images_per_joule", f"{ALL} page", title="images/J", write=rate),
     _column("energy", "bench report", _energy),
-    _column("energy", "csv", _energy_status),
+    _column("energy", "csv", lambda cell: (_energy(cell) or {}).get("status")),
     _column("kernels", "csv", "trial.kernels"),
     _column("rung", "csv", "trial.rung"),
-    _column("mean_time_per_step", "bench frame report", _older("mean_time_per_step")),
-    _column("mean_speed", "bench frame report", _older("mean_speed")),
-    _column("speed_uncertainty", "bench frame report", _older("speed_uncertainty")),
-    _column("speed_jitter", "bench frame report", _older("speed_jitter")),
+    _column("mean_time_per_step", "bench frame report", "legacy.mean_time_per_step"),
+    _column("mean_speed", "bench frame report", "legacy.mean_speed"),
+    _column("speed_uncertainty", "bench frame report", "legacy.speed_uncertainty"),
+    _column("speed_jitter", "bench frame report", "legacy.speed_jitter"),
     _column("latency", "bench report", lambda cell: cell.latency and asdict(cell.latency)),
     _column("warnings", "bench report gate", lambda cell: list(cell.warnings)),
     _column("warnings", "frame", lambda cell: "; ".join(cell.warnings)),
@@ -190,14 +155,12 @@ COLUMNS: tuple[Column, ...] = (
     _column("settings", "gate", lambda cell: cell.settings or None),
     _column("convdyno", "csv frame gate"),
     _column("command", "csv frame gate"),
-    _column("mean_speed", "older", _older("mean_speed")),
-    _column("Mean_Time_Per_Step", "older", _older("mean_time_per_step")),
-    _column("speed_uncertainty", "older", _older("speed_uncertainty")),
-    _column("Speed_Jitter", "older", _older("speed_jitter")),
+    _column("mean_speed", "older", "legacy.mean_speed"),
+    _column("Mean_Time_Per_Step", "older", "legacy.mean_time_per_step"),
+    _column("speed_uncertainty", "older", "legacy.speed_uncertainty"),
+    _column("Speed_Jitter", "older", "legacy.speed_jitter"),
     _column("gpu_type", "older", _gpu_type),
-    _column(
-        "num_gpu", "older", lambda c: c.job.get("num_gpu", 0 if _on_cpu(c) else c.trial.devices)
-    ),
+    _column("num_gpu", "older", lambda c: c.job.get("num_gpu", 0 if c.on_cpu else c.trial.devices)),
     _column("staged_from", "older", _staged_from),
 )
 TOLD: Mapping[str, Column] = {column.name: column for column in COLUMNS if column.title}
@@ -213,14 +176,39 @@ def view(name: str) -> tuple[Column, ...]:
     return tuple(column for column in COLUMNS if name in column.views)
 
 
-_VIEWS = {name: view(name) for name in ("bench", "compare", "report", "gate")}
+VIEWS = ("bench", "compare", "report", "gate", "frame", "scaling")
+_VIEWS = {name: view(name) for name in VIEWS}
 
 
-def cell_data(cell: Cell, name: str = "bench") -> dict[str, Any]:
-    """A cell for machines, unrounded, as a view has it."""
-    return {column.name: column.value(cell) for column in _VIEWS[name]}
+def cell_data(cell: Cell, name: str = "bench", folder: Path | None = None) -> dict[str, Any]:
+    """A cell for machines, unrounded, as a view has it; the folder is that of its record."""
+    record = {} if folder is None else {"record": str(folder / f"{cell.id}.json")}
+    return {column.name: column.value(cell) for column in _VIEWS[name]} | record
 
 
 def cell_words(cell: Cell, names: Iterable[str] = TABLE) -> dict[str, Any]:
     """A cell for people, under titles."""
     return {TOLD[name].title: TOLD[name].told(cell) for name in names}
+
+
+def flat(cell: Cell) -> dict[str, Any]:
+    """A cell as one row of plain values, as data frames want it; `docs/python.md` lists them."""
+    trial = cell.trial
+    figures = {column.name: column.value(cell) for column in _VIEWS["frame"]}
+    latency = asdict(cell.latency) if cell.latency else {}
+    return {
+        **{name: figures[name] for name in ("id", "created", "status", "reason")},
+        **trial.model_dump(mode="json", exclude={"optimiser", "image_size"}),
+        "image_size": written(trial.image_size) if trial.image_size else None,
+        "optimiser": trial.optimiser.kind,
+        "rate": trial.optimiser.rate,
+        **figures,
+        **{f"latency_{name}": value for name, value in latency.items()},
+        **{
+            f"setting.{name}": value
+            for name, value in cell.settings.items()
+            if value is None or isinstance(value, str | int | float)
+        },
+        **{f"label.{name}": value for name, value in cell.labels.items()},
+        **{f"version.{name}": value for name, value in cell.versions.items()},
+    }

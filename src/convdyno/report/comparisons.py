@@ -13,11 +13,9 @@ from itertools import combinations
 from typing import Any
 
 from convdyno.errors import UnknownName, UsageError
-from convdyno.report.cell import Cell
+from convdyno.report.cell import Cell, Place, grouped, place_of
 from convdyno.report.format import between, natural, ratio, said, written
-from convdyno.stats.compare import Comparison
-from convdyno.stats.holm import judge_family
-from convdyno.stats.rounds_of_record import NO_RIVALRY
+from convdyno.stats.compare import Comparison, compare
 from convdyno.store.certificate import Certificate
 from convdyno.trial.spec import Trial
 
@@ -26,6 +24,8 @@ Certificates = Mapping[tuple[str, str], Certificate]
 
 Compared = tuple[int, int, Comparison]
 """Two cells by their number, and their ratio."""
+NO_RIVALRY = {"rung", "devices", "scaling"}
+"""Axes along which no cell is called faster or slower than another."""
 MACHINE, LABEL = "machine", "label."
 AXES = (*(name for name in Trial.model_fields if name not in NO_RIVALRY), MACHINE)
 """Along what cells may be compared, besides labels."""
@@ -34,6 +34,7 @@ SHAPES = frozenset({"network", "image_size", "classes", "width", "auxiliary"})
 """Axes along which the network itself is another."""
 CONDITIONS = ("device", "layout", "compiled", "threads")
 """What `auto` may become, and two engines may choose differently."""
+UNJUDGED = Comparison()
 MOST_OF_ALL_PAIRS = 8
 """So many values are compared each with each; more of them with one alone."""
 
@@ -47,7 +48,7 @@ class Pair:
     a: Cell
     b: Cell
     values: tuple[str, str]
-    found: Comparison
+    found: Comparison = UNJUDGED
 
     @property
     def paired(self) -> bool:
@@ -60,24 +61,38 @@ class Pair:
         return "paired" if self.paired else "unpaired"
 
     @property
-    def ratio_words(self) -> tuple[str, str]:
-        """The ratio and its interval as a table has them."""
+    def words(self) -> dict[str, str]:
+        """The ratio, its interval and the verdict, for tables."""
         found = self.found
-        return ratio(found.ratio), between(found.low, found.high, ratio)
+        interval = between(found.low, found.high, ratio)
+        return {"ratio": ratio(found.ratio), "interval": interval, "verdict": found.verdict}
 
     @property
     def sentence(self) -> str:
         """The comparison in words."""
-        return sentence(self.a.trial, self.b.trial, self.found)
+        a, b, found = self.a.trial, self.b.trial, self.found
+        axes = a.differs_in(b)
+        one, other = (", ".join(said(t, name) for name in axes) or t.label for t in (a, b))
+        settings = ("network", "mode", "precision", "batch")
+        rest = [said(a, name) for name in settings if name not in axes]
+        if a.devices > 1:
+            rest.append(f"{a.devices} devices")
+        place = f" ({', '.join(rest)})"
+        if found.ratio is None:
+            return f"{one} and {other}{place}: {found.reason}"
+        times = f"{ratio(found.ratio)} times the images/s"
+        if found.low is None or found.high is None:
+            return f"{one} has {times} of {other}{place}: undecided; {found.reason}"
+        told = f"{one} and {other} are {found.verdict}"
+        if found.verdict in ("faster", "slower"):
+            told = f"{one} is {found.verdict} than {other}"
+        return f"{told}{place}: {times} [{ratio(found.low)}, {ratio(found.high)}]"
 
     def conditions(self) -> dict[str, list[Any]]:
         """Settings and versions that the two do not share."""
-        found = differing([self.a, self.b])
-        for name in self.a.versions.keys() & self.b.versions.keys():
-            versions = [self.a.versions[name], self.b.versions[name]]
-            if versions[0] != versions[1]:
-                found[name] = versions
-        return found
+        a, b = self.a.versions, self.b.versions
+        versions = {n: [a[n], b[n]] for n in a.keys() & b.keys() if a[n] != b[n]}
+        return differing([self.a, self.b]) | versions
 
     def to_axis_data(self, numbers: Mapping[str, int]) -> dict[str, Any]:
         """The pair for machines, with the axis that was asked about."""
@@ -155,9 +170,10 @@ def strangers_along(axis: str, cells: Iterable[Cell]) -> list[Strangers]:
     return found
 
 
-def family_of(pair: Pair) -> tuple[str, str, str]:
+def family_of(pair: Pair) -> Place:
     """What is told in one table and judged together: a network, a mode, a machine."""
-    return pair.a.trial.network, pair.a.trial.mode, "" if pair.axis == MACHINE else pair.a.machine
+    network, mode, machine = place_of(pair.a)
+    return network, mode, "" if pair.axis == MACHINE else machine
 
 
 def judge(
@@ -170,15 +186,14 @@ def judge(
     Cells of different engines or kernels are compared only with certificates that both compute
     the same function. Cells of different runs are compared unpaired.
     """
-    families: dict[Hashable, list[int]] = {}
     doubts = [_doubt(pair.a.trial, pair.b.trial, certificates) for pair in pairs]
-    for index, pair in enumerate(pairs):
-        if not doubts[index]:
-            families.setdefault(family(pair), []).append(index)
-    judged = [replace(pair, found=_refusal(why)) for pair, why in zip(pairs, doubts, strict=True)]
-    for places in families.values():
+    judged = [
+        replace(pair, found=Comparison(reason=why)) for pair, why in zip(pairs, doubts, strict=True)
+    ]
+    able = (index for index, why in enumerate(doubts) if not why)
+    for places in grouped(able, lambda index: family(pairs[index])).values():
         looks = max(max(pairs[i].a.looks, pairs[i].b.looks) for i in places)
-        found = judge_family([pairs[i].a.beside(pairs[i].b) for i in places], looks=looks)
+        found = compare([pairs[i].a.beside(pairs[i].b) for i in places], looks=looks)
         for index, one in zip(places, found, strict=True):
             judged[index] = replace(pairs[index], found=one)
     return judged
@@ -188,7 +203,7 @@ def compare_cells(cells: Sequence[Cell], certificates: Certificates | None = Non
     """All comparisons that make sense between the cells of one benchmark, as one family."""
     measured = [cell for cell in cells if cell.headline is not None]
     found = [
-        Pair(axis, a, b, _values(a.trial, b.trial, axis), UNJUDGED)
+        Pair(axis, a, b, _values(a.trial, b.trial, axis))
         for a, b in combinations(measured, 2)
         if (axis := _rivalry(a.trial, b.trial)) is not None
     ]
@@ -226,29 +241,6 @@ def comparison_data(found: Comparison) -> dict[str, Any]:
         "verdict": found.verdict,
         "reason": found.reason,
     }
-
-
-def sentence(a: Trial, b: Trial, found: Comparison) -> str:
-    """A comparison in words."""
-    axes = a.differs_in(b)
-    one, other = (", ".join(said(trial, name) for name in axes) or trial.label for trial in (a, b))
-    rest = [said(a, name) for name in ("network", "mode", "precision", "batch") if name not in axes]
-    if a.devices > 1:
-        rest.append(f"{a.devices} devices")
-    place = f" ({', '.join(rest)})"
-    if found.ratio is None:
-        return f"{one} and {other}{place}: {found.reason}"
-    times = f"{ratio(found.ratio)} times the images/s"
-    if found.low is None or found.high is None:
-        return f"{one} has {times} of {other}{place}: undecided; {found.reason}"
-    interval = f"[{ratio(found.low)}, {ratio(found.high)}]"
-    verdict = found.verdict
-    told = (
-        f"{one} is {verdict} than {other}"
-        if verdict in ("faster", "slower")
-        else f"{one} and {other} are {verdict}"
-    )
-    return f"{told}{place}: {times} {interval}"
 
 
 def price_of_keras(pair: Pair) -> str:
@@ -318,7 +310,7 @@ def _pair(axis: str, a: str, b: str, group: Mapping[str, list[Cell]]) -> Pair:
     runs = {cell.run_name: cell for cell in other}
     common = [cell for cell in one if cell.run_name in runs]
     mine = (common or one)[-1]
-    return Pair(axis, mine, runs[mine.run_name] if common else other[-1], (a, b), UNJUDGED)
+    return Pair(axis, mine, runs[mine.run_name] if common else other[-1], (a, b))
 
 
 def _doubt(a: Trial, b: Trial, certificates: Certificates) -> str:
@@ -335,14 +327,6 @@ def _doubt(a: Trial, b: Trial, certificates: Certificates) -> str:
     return ""
 
 
-def _refusal(reason: str) -> Comparison:
-    """A comparison that is not made."""
-    return Comparison(None, None, None, None, None, "undecided", 0, reason)
-
-
 def _but(trial: Trial, axis: str) -> str:
     names = ("network", "engine", "mode", "precision", "batch")
     return ", ".join(said(trial, name) for name in names if name != axis)
-
-
-UNJUDGED = _refusal("")

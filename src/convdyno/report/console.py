@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from convdyno.report.cell import Cell
+from convdyno.report.cell import Cell, warnings_of
 from convdyno.report.columns import HEADLINE, cell_words
 from convdyno.report.comparisons import Pair, differing, price_of_keras
 from convdyno.report.format import (
     MODES,
     UNPAIRED,
+    accuracy,
     gmac,
     noun,
+    pairs,
     percent,
     quantity,
     ranges,
@@ -44,7 +46,7 @@ RIGHT = (
 )  # fmt: skip
 """Columns of figures that stand right."""
 MANY = 200
-"""So many rows are still fitted to the terminal."""
+"""So many rows are still fitted to the terminal; more are printed in plain columns, and soon."""
 PLAIN_WIDTH = 160
 """Columns where there is no terminal to fit."""
 
@@ -62,28 +64,32 @@ class Screen:
         """One line of text, printed as it is but for what cannot be seen."""
         self._console.print(Text(visible(text), style=style), soft_wrap=True)
 
+    def lines(self, texts: Iterable[str], style: str = "") -> None:
+        """The same of each of several."""
+        for text in texts:
+            self.line(text, style)
+
     def table(self, rows: Sequence[dict[str, Any]], *, plain: bool = False) -> None:
         """Rows of one shape as a table; numbers stand right."""
         if not rows:
             self.line("(none)")
             return
+        words = [{name: visible(_cell(value)) for name, value in row.items()} for row in rows]
         if plain or len(rows) > MANY:
-            self._many(rows)
+            self._console.file.write("\n".join(aligned(words, RIGHT)) + "\n")
             return
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         for name, value in rows[0].items():
             number = isinstance(value, int | float) and not isinstance(value, bool)
             right = number or name in RIGHT
             table.add_column(name, justify="right" if right else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(visible(_cell(value))) for value in row.values()))
+        for row in words:
+            table.add_row(*map(Text, row.values()))
         self._console.print(table)
 
-    def _many(self, rows: Sequence[dict[str, Any]]) -> None:
-        """The same in plain columns, for more rows than a terminal shows at once."""
-        lines = [[*rows[0]], *([visible(_cell(value)) for value in row.values()] for row in rows)]
-        right = [place for place, name in enumerate(rows[0]) if name in RIGHT]
-        self._console.file.write("\n".join(aligned(lines, right)) + "\n")
+    def minds(self, sentences: Iterable[str]) -> None:
+        """What to mind, each once."""
+        self.lines((f"mind: {sentence}" for sentence in dict.fromkeys(sentences)), "yellow")
 
     def network(
         self, name: str, image: Sequence[int], classes: int, parameters: int, macs: int
@@ -109,15 +115,13 @@ class Screen:
         self.table(_headlines(cells))
         if measured:
             self.line()
-        for cell in measured:
-            self.line(f"{names[cell.id]}: {describe(cell)}")
+        self.lines(f"{names[cell.id]}: {describe(cell)}" for cell in measured)
         if compared:
             self._compared(compared)
             self._differences(measured, names)
         for ladder in ladders:
             self.line()
-            for text in ladder.lines():
-                self.line(text)
+            self.lines(ladder.lines())
         for curve in curves:
             self._curve(curve, curves)
         self._problems(cells, names)
@@ -132,8 +136,7 @@ class Screen:
             self.line(f"({len(pairs) - MOST_COMPARISONS} more comparisons with --json)")
         if any(unpaired):
             self.line(f"unpaired: {UNPAIRED}")
-        for price in filter(None, map(price_of_keras, pairs)):
-            self.line(price)
+        self.lines(filter(None, map(price_of_keras, pairs)))
 
     def certificate(self, certificate: Certificate) -> None:
         """Whether engines compute the same network, and how far they are from the reference."""
@@ -149,9 +152,8 @@ class Screen:
                 if proof.findings
             ]
         )
-        for proof in certificate.engines:
-            if not proof.passed:
-                self.line(f"{proof.engine}: {proof.reason}", style="red")
+        failed = (proof for proof in certificate.engines if not proof.passed)
+        self.lines((f"{proof.engine}: {proof.reason}" for proof in failed), "red")
         limits = ", ".join(f"{kind} {limit:g}" for kind, limit in TOLERANCES.items())
         self.line(f"distance from the float64 reference; at most: {limits}")
         self.line(f"certificate {certificate.hash[:12]}")
@@ -162,11 +164,9 @@ class Screen:
         average = ", moving average of the weights" if found["averaged"] else ""
         self.line(f"{trial.engine}, {trial.precision}, {trial.data}, all test images{average}")
         for kind in ("top1", "top5"):
-            low, high = found[f"{kind}_interval"]
-            self.line(
-                f"top-{kind[-1]}  {100 * found[kind]:.2f} % [{100 * low:.2f}, {100 * high:.2f}]  "
-                f"({found[f'{kind}_images']} of {found['images']})"
-            )
+            right = accuracy(found[kind], *found[f"{kind}_interval"])
+            counted = f"{found[f'{kind}_images']} of {found['images']}"
+            self.line(f"top-{kind[-1]}  {right}  ({counted})")
         self.line(f"loss   {found['loss']:.4f}")
         if "classes" in found:
             self.table([one | {"top1": percent(one["top1"])} for one in found["classes"]])
@@ -187,7 +187,7 @@ class Screen:
         self.line()
         flags = (record.settings or {}).get("flags", {})
         if flags:
-            self.line("flags: " + ", ".join(f"{key} = {value}" for key, value in flags.items()))
+            self.line("flags: " + pairs(flags, sign=" = "))
         for process in record.processes:
             times = (
                 f"{1e3 * b.seconds / b.steps:.4g}{'*' if b.contaminated else ''}"
@@ -196,20 +196,23 @@ class Screen:
             self.line(f"round {process.round + 1}, ms per step in each block: {' '.join(times)}")
         if cell.contaminated:
             self.line("(* disturbed by other work)")
-        for rank in record.processes[-1].ranks if record.processes else ():
-            self.line(_rank(rank))
+        self.lines(_rank(rank) for process in record.processes[-1:] for rank in process.ranks)
         self.line(f"repeat it with: {record.command}")
 
     def doctor(self, report: dict[str, Any]) -> None:
         """The machine, its engines, its fast precisions and what to do."""
         machine = report["machine"]
-        self.line(_machine(machine), style="bold")
+        cores = f"{machine['cores_usable']} of {noun(machine['cores_logical'], 'core')} usable"
+        self.line(
+            f"{machine['host']}: {machine['cpu']}, {cores}, "
+            f"{size(machine['memory_bytes'])} of memory, {machine['system']}",
+            style="bold",
+        )
         self.line(f"instruction sets: {' '.join(machine['cpu_flags']) or 'unknown'}")
         self.line(f"GPUs: {', '.join(gpu['name'] for gpu in machine['gpus']) or 'none found'}")
-        for name, version in report["engines"].items():
-            self.line(f"engine {name}: {version}")
-        for name, install in report["missing"].items():
-            self.line(f"engine {name}: not installed; {install}")
+        self.lines(f"engine {name}: {version}" for name, version in report["engines"].items())
+        missing = report["missing"].items()
+        self.lines(f"engine {name}: not installed; {install}" for name, install in missing)
         decoder = report["decoder"]
         why = f": {decoder['reason']}" if decoder["reason"] else ""
         self.line(f"JPEG decoder {decoder['name']}{why}")
@@ -220,22 +223,17 @@ class Screen:
         minds = [*report["disturbances"]]
         for row in report.get("peaks", []):
             minds += [f"{row['engine']}: {warning}" for warning in row.get("warnings", ())]
-        for mind in minds:
-            self.line(f"mind: {mind}", style="yellow")
+        self.lines((f"mind: {mind}" for mind in minds), "yellow")
         if not minds:
             self.line("nothing was found that would disturb a measurement", style="green")
 
     def _conditions(self, cells: Sequence[Cell]) -> None:
         """What all cells have in common: networks, machine, settings."""
-        networks = {cell.network.digest: cell for cell in cells if cell.network is not None}
-        for cell in networks.values():
-            facts = cell.network
-            assert facts is not None
-            self.network(
-                cell.trial.network, facts.image, facts.classes, facts.parameters, facts.macs
-            )
-        for text in dict.fromkeys(map(_setting, networks.values())):
-            self.line(text)
+        networks = {facts.digest: (cell, facts) for cell in cells if (facts := cell.network)}
+        for cell, facts in networks.values():
+            name = cell.trial.network
+            self.network(name, facts.image, facts.classes, facts.parameters, facts.macs)
+        self.lines(dict.fromkeys(_setting(cell) for cell, _ in networks.values()))
         if networks:
             self.line()
 
@@ -248,8 +246,7 @@ class Screen:
         self.line()
         self.line(f"{which}{curve.scaling}", style="bold")
         self.table(curve.table())
-        for text in curve.sentences():
-            self.line(text)
+        self.lines(curve.sentences())
 
     def _differences(self, measured: Sequence[Cell], names: Mapping[str, str]) -> None:
         """Conditions that the cells did not share, because each engine chose its own."""
@@ -261,18 +258,14 @@ class Screen:
             self.line(f"conditions that differ, {name}: {told}")
 
     def _problems(self, cells: Sequence[Cell], names: Mapping[str, str]) -> None:
-        found: dict[str, list[str]] = {}
-        for cell in cells:
-            for warning in cell.warnings:
-                found.setdefault(f"mind: {warning}", []).append(names[cell.id])
+        found = warnings_of(cells)
         failed = [cell for cell in cells if cell.status != "ok"]
         if found or failed:
             self.line()
         for text, of in found.items():
-            where = "" if len(of) == len(cells) else f" ({'; '.join(of)})"
-            self.line(text + where, style="yellow")
-        for cell in failed:
-            self.line(f"{names[cell.id]}: {cell.status}: {cell.reason}", style="red")
+            where = "" if len(of) == len(cells) else f" ({'; '.join(names[c.id] for c in of)})"
+            self.line(f"mind: {text}{where}", style="yellow")
+        self.lines((f"{names[c.id]}: {c.status}: {c.reason}" for c in failed), "red")
 
 
 def describe(cell: Cell) -> str:
@@ -336,8 +329,7 @@ def _names(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def _setting(cell: Cell) -> str:
-    settings = cell.settings
-    versions = ", ".join(f"{name} {version}" for name, version in cell.versions.items())
+    settings, versions = cell.settings, pairs(cell.versions, sign=" ")
     data = {
         "synthetic": "synthetic data on the device",
         "synthetic-host": "synthetic data fed by the host",
@@ -358,14 +350,6 @@ def _rank(rank: Rank) -> str:
     if rank.clock_skew_seconds is not None:
         parts.append(f"clock {1e3 * rank.clock_skew_seconds:+.0f} ms")
     return ", ".join(parts)
-
-
-def _machine(machine: dict[str, Any]) -> str:
-    return (
-        f"{machine['host']}: {machine['cpu']}, {machine['cores_usable']} of "
-        f"{noun(machine['cores_logical'], 'core')} usable, "
-        f"{size(machine['memory_bytes'])} of memory, {machine['system']}"
-    )
 
 
 def _peak(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 
-from convdyno.report.cell import Cell
-from convdyno.report.charts import (
-    GREY,
-    ROW,
-    Figure,
-    Spec,
-    Values,
-    coloured,
-    dashed,
-    layered,
-    mark,
-    only,
-    quantity,
-    tooltip,
-    words,
-)
+from convdyno.report import charts
+from convdyno.report.cell import Cell, Place, grouped, place_of
+from convdyno.report.charts import COLOURS, GREY, ROW, Figure, Spec, Values
 from convdyno.report.figures_accuracy import accuracy_figures
-from convdyno.report.figures_place import Place, place_figure
 from convdyno.report.figures_ratios import ratio_figure
 from convdyno.report.figures_roofline import Activations, roofline_figures
 from convdyno.report.figures_scaling import ladder_figures, scaling_figures
@@ -76,11 +64,7 @@ def _beside_curves(report: ReportModel) -> list[Cell]:
 
 def _places(latest: Sequence[Cell]) -> list[tuple[Place, list[Cell]]]:
     """The measured cells by what one chart can hold; the newest if there are too many."""
-    found: dict[Place, list[Cell]] = {}
-    for cell in latest:
-        if cell.trial.rung == "source":
-            place = cell.trial.network, cell.trial.mode, cell.machine
-            found.setdefault(place, []).append(cell)
+    found = grouped((cell for cell in latest if cell.trial.rung == "source"), place_of)
     newest = sorted(found, key=lambda place: max(e.created for e in found[place]), reverse=True)
     shown = set(newest[:MOST_PLACES])
     return [(place, cells) for place, cells in found.items() if place in shown]
@@ -88,20 +72,18 @@ def _places(latest: Sequence[Cell]) -> list[tuple[Place, list[Cell]]]:
 
 def _throughput(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Iterator[Figure]:
     """Images per second by batch; one bar for each cell that was measured with one batch alone."""
-    series: dict[Trial, list[Cell]] = {}
-    for cell in cells:
-        series.setdefault(cell.trial.model_copy(update={"batch": 1}), []).append(cell)
-    single = [points[0] for points in series.values() if len(points) == 1]
-    several = {trial: points for trial, points in series.items() if len(points) > 1}
+    lines = grouped(cells, lambda cell: cell.trial.model_copy(update={"batch": 1}))
+    single = [points[0] for points in lines.values() if len(points) == 1]
+    several = {trial: points for trial, points in lines.items() if len(points) > 1}
     if several:
         yield _lines(place, several, numbers)
     if single:
         yield _bars(place, single, numbers)
 
 
-def _lines(place: Place, series: Mapping[Trial, list[Cell]], numbers: dict[str, int]) -> Figure:
+def _lines(place: Place, lines: Mapping[Trial, list[Cell]], numbers: dict[str, int]) -> Figure:
     """A line for each setting: engines by colour, the rest by dashes."""
-    best = sorted(series, key=lambda trial: -max(p.images_per_second or 0 for p in series[trial]))
+    best = sorted(lines, key=lambda trial: -max(p.images_per_second or 0 for p in lines[trial]))
     shown = best[:MOST_SERIES]
     rests = labels_of([trial.model_copy(update={"engine": ""}) for trial in shown])
     values: Values = [
@@ -111,31 +93,31 @@ def _lines(place: Place, series: Mapping[Trial, list[Cell]], numbers: dict[str, 
         }
         | _rate(cell)
         for trial, rest in zip(shown, rests, strict=True)
-        for cell in sorted(series[trial], key=lambda cell: cell.trial.batch)
+        for cell in sorted(lines[trial], key=lambda cell: cell.trial.batch)
     ]  # fmt: skip
     engines = sorted({value["engine"] for value in values})
     kinds = list(dict.fromkeys(value["rest"] for value in values))
-    colour = coloured("engine", engines) if len(engines) > 1 else coloured("rest", kinds)
+    several = len(engines) > 1
+    colour = charts.coloured("engine", engines) if several else charts.coloured("rest", kinds)
     batches = sorted({value["batch"] for value in values})
-    x = quantity("batch", "Images per device and step", scale={"type": "log", "base": 2},
+    x = charts.quantity("batch", "Images per device and step", scale={"type": "log", "base": 2},
         axis={"values": batches, "format": "d", "grid": False, "labelOverlap": True})  # fmt: skip
     encoding = {"x": x, "color": colour, "detail": {"field": "name", "type": "nominal"}}
-    line = encoding | {"y": quantity("rate", "Images/s", scale={"zero": True})}
-    dashes = {"strokeDash": dashed("rest", kinds)} if len(engines) > 1 and len(kinds) > 1 else {}
-    told = tooltip(cell="name", batch="batch", images_per_second="told")
-    spec = layered(
+    line = encoding | {"y": charts.quantity("rate", "Images/s", scale={"zero": True})}
+    dashes = {"strokeDash": charts.dashed("rest", kinds)} if several and len(kinds) > 1 else {}
+    told = charts.tooltip(cell="name", batch="batch", images_per_second="told")
+    spec = charts.layered(
         [
-            mark("line", line | dashes, strokeWidth=2),
-            mark("rule", encoding | {"y": quantity("low"), "y2": {"field": "high"}},
-                strokeWidth=2, opacity=0.7),
-            mark("point", line | {"tooltip": told}, filled=True, size=50, opacity=1),
+            charts.mark("line", line | dashes, strokeWidth=2),
+            charts.mark("rule", encoding | charts.interval("y"), strokeWidth=2, opacity=0.7),
+            charts.mark("point", line | {"tooltip": told}, filled=True, size=50, opacity=1),
         ],
         height=280,
-    )  # fmt: skip
+    )
     left = len(best) - len(shown)
     notes = [f"{left} slower series are left out"] if left else []
-    cells = [cell for trial in shown for cell in series[trial]]
-    return place_figure("throughput", place, "by batch", spec, values, cells, notes)
+    cells = [cell for trial in shown for cell in lines[trial]]
+    return charts.place_figure("throughput", place, "by batch", spec, values, cells, notes)
 
 
 def _bars(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Figure:
@@ -149,21 +131,22 @@ def _bars(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Figur
         )
     ]
     engines = sorted({cell.trial.engine for cell in shown})
-    x = quantity("rate", "Images/s", scale={"zero": True})
-    colour = coloured("engine", engines) | {"legend": None}
-    spec = layered(
+    x = charts.quantity("rate", "Images/s", scale={"zero": True})
+    colour = charts.coloured("engine", engines) | {"legend": None}
+    told = charts.tooltip(cell="label", images_per_second="told")
+    spec = charts.layered(
         [
-            *words(ROW),
-            mark("bar", {"x": x, "y": ROW, "color": colour, "tooltip": tooltip(cell="label",
-                images_per_second="told")}, height=9, yOffset=8, cornerRadiusEnd=2, opacity=0.85),
-            mark("rule", {"x": quantity("low"), "x2": {"field": "high"}, "y": ROW,
-                "color": {"value": GREY}}, strokeWidth=2.5, yOffset=8),
+            *charts.words(ROW),
+            charts.mark("bar", {"x": x, "y": ROW, "color": colour, "tooltip": told}, height=9,
+                yOffset=8, cornerRadiusEnd=2, opacity=0.85),
+            charts.mark("rule", charts.interval("x") | {"y": ROW, "color": {"value": GREY}},
+                strokeWidth=2.5, yOffset=8),
         ],
         height={"step": 40},
     )  # fmt: skip
     left = len(cells) - len(shown)
     notes = [f"{noun(left, 'slower cell is', 'slower cells are')} left out"] if left else []
-    return place_figure("throughput", place, "", spec, values, cells, notes)
+    return charts.place_figure("throughput", place, "", spec, values, cells, notes)
 
 
 def _blocks(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Figure:
@@ -171,44 +154,42 @@ def _blocks(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Fig
     newest = sorted(cells, key=lambda cell: cell.created, reverse=True)[:MOST_BLOCK_CELLS]
     shown = [cell for cell in cells if cell in newest]
     values: Values = []
-    row = 0
+    kinds, row = ("clean", "disturbed"), 0
     for cell, label in zip(shown, labels_of([cell.trial for cell in shown]), strict=True):
         values.append({"row": row, "label": label, "cell": numbers[cell.id]})
         for number, taken in cell.measured.items():
             row += 1
             about = {"row": row, "cell": numbers[cell.id], "process": str(number + 1)}
             rates = taken.images / taken.seconds / (cell.images_per_second or 1.0) * 100 - 100
-            clean = rates[taken.used]
-            values.append(about | {"median": round(float(np.median(clean)), 3)})
-            values += [about | {"off": round(float(off), 3), "kind": "clean"}
-                for off in _thinned(clean)]  # fmt: skip
-            values += [about | {"off": round(float(off), 3), "kind": "disturbed"}
-                for off in _thinned(rates[~taken.used])]  # fmt: skip
+            values.append(about | {"median": round(float(np.median(rates[taken.used])), 3)})
+            for kind, those in zip(kinds, (taken.used, ~taken.used), strict=True):
+                offs = (round(float(off), 3) for off in _thinned(rates[those]))
+                values += [about | {"off": off, "kind": kind} for off in offs]
         row += 1
-    kinds = ["clean", "disturbed"] if any(v.get("kind") == "disturbed" for v in values) else []
-    colour: Spec = {"value": "#1f6feb"}
-    if kinds:
-        colour = {"field": "kind", "type": "nominal", "title": None, "scale": {"domain": kinds,
-            "range": ["#1f6feb", "#e07b00"]}, "legend": {"symbolType": "circle"}}  # fmt: skip
-    x = quantity("off", "Images/s of a block, against the cell's (%)", axis={"format": "+.2~f"})
-    spec = layered(
+    colour: Spec = {"value": COLOURS[0]}
+    if any(value.get("kind") == "disturbed" for value in values):
+        colour = charts.series("kind", kinds, COLOURS[:2], {"symbolType": "circle"})
+    title = "Images/s of a block, against the cell's (%)"
+    x = charts.quantity("off", title, axis={"format": "+.2~f"})
+    zero = charts.mark("tick", {"x": {"datum": 0}, "y": ROW}, height=17, thickness=1, color=GREY)
+    name = {"x": {"value": 0}, "y": ROW, "text": {"field": "label"}}
+    spec = charts.layered(
         [
-            only("median", mark("tick", {"x": {"datum": 0}, "y": ROW}, height=17, thickness=1,
-                color=GREY)),
-            only("label", mark("text", {"x": {"value": 0}, "y": ROW, "text": {"field": "label"}},
-                align="left", fontSize=12, dy=2, limit={"expr": "width"})),
-            mark("point", {"x": x, "y": ROW, "color": colour,
-                "tooltip": tooltip(process="process", per_cent="off", block="kind")},
+            charts.only("median", zero),
+            charts.only("label", charts.mark("text", name, align="left", fontSize=12, dy=2,
+                limit={"expr": "width"})),
+            charts.mark("point", {"x": x, "y": ROW, "color": colour,
+                "tooltip": charts.tooltip(process="process", per_cent="off", block="kind")},
                 filled=True, size=28, opacity=0.55),
-            mark("tick", {"x": quantity("median"), "y": ROW}, color="#d1435b", thickness=2,
-                height=13),
+            charts.mark("tick", {"x": charts.quantity("median"), "y": ROW}, color="#d1435b",
+                thickness=2, height=13),
         ],
         height={"step": 17},
     )  # fmt: skip
     notes = ["each line is one process, each point a block, the red tick their median"]
     if len(cells) > len(shown):
         notes.append(f"the {len(shown)} newest of {len(cells)} cells")
-    return place_figure("blocks", place, "", spec, values, shown, notes)
+    return charts.place_figure("blocks", place, "", spec, values, shown, notes)
 
 
 def _thinned(rates: Floats) -> Floats:
@@ -230,10 +211,8 @@ def _with_own_names(found: Iterable[Figure]) -> Iterator[Figure]:
     """The charts, each with a file name that no other has."""
     taken: set[str] = set()
     for figure in found:
-        name = base = re.sub(r"[^A-Za-z0-9._-]+", "-", figure.name).strip("-.")[:80] or "chart"
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{base}_{number}"
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", figure.name).strip("-.")[:80] or "chart"
+        names = chain([base], (f"{base}_{number}" for number in count(2)))
+        name = next(one for one in names if one not in taken)
         taken.add(name)
-        yield Figure(**{**figure.__dict__, "name": name})
+        yield replace(figure, name=name)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from convdyno.report.charts import GREY, ROW, Figure, layered, mark, quantity, tooltip, words
+from convdyno.report import charts
+from convdyno.report.charts import GREY, ROW, Figure
 from convdyno.report.comparisons import Pair
-from convdyno.report.figures_place import place_figure
-from convdyno.report.format import UNPAIRED, around, noun, ratio, said, varying
+from convdyno.report.format import UNPAIRED, noun, said, times, varying
 from convdyno.report.report_model import Family
 
 EQUIVALENT = 0.01
@@ -31,28 +31,28 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
     ]
     ends = [1.0, *(v[end] for v in values for end in ("low", "high", "ratio") if v[end])]
     domain = [min(ends) / 1.02, max(ends) * 1.02]
-    x = quantity("ratio", "Ratio of images/s, with its interval", scale={"type": "log",
+    x = charts.quantity("ratio", "Ratio of images/s, with its interval", scale={"type": "log",
         "domain": domain, "nice": False}, axis={"values": _ratio_ticks(domain), "format": "~g",
         "grid": True})  # fmt: skip
     verdicts = [name for name in VERDICTS if any(value["verdict"] == name for value in values)]
-    colour = {
-        "field": "verdict", "type": "nominal", "title": None,
-        "scale": {"domain": verdicts, "range": [VERDICTS[name] for name in verdicts]},
-        "legend": {"symbolType": "circle"},
-    }  # fmt: skip
-    told = tooltip(ratio="told", verdict="verdict", measured="how", level="level", rounds="rounds")
+    colours = [VERDICTS[name] for name in verdicts]
+    colour = charts.series("verdict", verdicts, colours, {"symbolType": "circle"})
+    told = charts.tooltip(
+        ratio="told", verdict="verdict", measured="how", level="level", rounds="rounds"
+    )
     filled = {"condition": {"test": "datum.how == 'paired'", "value": 1}, "value": 0}
-    spec = layered(
+    band = {"x": {"datum": 1 / (1 + EQUIVALENT)}, "x2": {"datum": 1 + EQUIVALENT}, "y": ROW}
+    spec = charts.layered(
         [
-            mark("bar", {"x": {"datum": 1 / (1 + EQUIVALENT)}, "x2": {"datum": 1 + EQUIVALENT},
-                "y": ROW}, height=14, yOffset=8, color="#1f6feb", opacity=0.15),
-            mark("tick", {"x": {"datum": 1}, "y": ROW}, height=14, yOffset=8, thickness=1.5,
+            charts.mark("bar", band, height=14, yOffset=8, color="#1f6feb", opacity=0.15),
+            charts.mark("tick", {"x": {"datum": 1}, "y": ROW}, height=14, yOffset=8, thickness=1.5,
                 color=GREY),
-            *words(ROW),
-            mark("rule", {"x": quantity("low"), "x2": {"field": "high"}, "y": ROW,
-                "color": colour}, strokeWidth=3, yOffset=8, strokeCap="round"),
-            mark("point", {"x": x, "y": ROW, "color": colour, "fill": colour, "tooltip": told,
-                "fillOpacity": filled}, size=70, yOffset=8, opacity=1, strokeWidth=2),
+            *charts.words(ROW),
+            charts.mark("rule", charts.interval("x") | {"y": ROW, "color": colour}, strokeWidth=3,
+                yOffset=8, strokeCap="round"),
+            charts.mark("point", {"x": x, "y": ROW, "color": colour, "fill": colour,
+                "tooltip": told, "fillOpacity": filled}, size=70, yOffset=8, opacity=1,
+                strokeWidth=2),
         ],
         height={"step": 40},
     )  # fmt: skip
@@ -60,11 +60,10 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
     if any(not pair.paired for pair in shown):
         notes.append(f"a hollow point is unpaired: its two cells were {UNPAIRED}")
     refused = dict.fromkeys(p.found.reason for p in family.pairs if p.found.ratio is None)
+    cells = [cell for pair in shown for cell in (pair.a, pair.b)]
+    notes = [*notes[not family.left_out :], *refused]
     place = family.network, family.mode, family.machine
-    return place_figure(
-        "ratios", place, "", spec, values, [one for pair in shown for one in (pair.a, pair.b)],
-        [*notes[not family.left_out :], *refused],
-    )  # fmt: skip
+    return charts.place_figure("ratios", place, "", spec, values, cells, notes)
 
 
 def _ratio(pair: Pair, row: int, label: str, numbers: dict[str, int]) -> dict[str, Any]:
@@ -72,7 +71,7 @@ def _ratio(pair: Pair, row: int, label: str, numbers: dict[str, int]) -> dict[st
     return {
         "row": row, "label": label, "ratio": found.ratio, "low": found.low, "high": found.high,
         "verdict": found.verdict, "how": pair.how, "rounds": found.rounds,
-        "told": around(found.ratio, found.low, found.high, ratio),
+        "told": times(found),
         "level": f"{100 * found.level:.3g} %" if found.level else "no interval: one round",
         "cell": numbers[pair.a.id], "cell2": numbers[pair.b.id],
     }  # fmt: skip

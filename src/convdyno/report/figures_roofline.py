@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 
-from convdyno.report.cell import TRAINING_FORWARDS, Cell
-from convdyno.report.charts import (
-    GREY,
-    ROW,
-    Figure,
-    Values,
-    coloured,
-    layered,
-    mark,
-    quantity,
-    tooltip,
-    words,
-)
-from convdyno.report.format import labels_of, percent
-from convdyno.report.format import quantity as in_words
+from convdyno.report import charts
+from convdyno.report.cell import TRAINING_FORWARDS, Cell, grouped
+from convdyno.report.charts import GREY, ROW, Figure, Values
+from convdyno.report.format import labels_of, percent, quantity
 from convdyno.report.report_model import ReportModel
 from convdyno.trial.spec import Trial
 
@@ -35,20 +23,21 @@ def roofline_figures(
     report: ReportModel, numbers: dict[str, int], activations: Activations
 ) -> Iterator[Figure]:
     """What was reached of what the device can do, one chart a machine."""
-    able = [cell for cell in report.latest if cell.flops and cell.peaks.keys() & {"matmul", "conv"}]
-    for machine, group in groupby(sorted(able, key=lambda c: c.machine), lambda c: c.machine):
-        best: dict[tuple[str, ...], Cell] = {}
-        for cell in group:
-            trial = cell.trial
-            key = trial.network, trial.engine, trial.mode, trial.precision
-            if key not in best or (cell.flops or 0) > (best[key].flops or 0):
-                best[key] = cell
-        cells = sorted(best.values(), key=lambda c: c.created, reverse=True)[:MOST_POINTS]
+    able = [cell for cell in report.latest if cell.share_of_peak is not None]
+    for machine, group in sorted(grouped(able, lambda cell: cell.machine).items()):
+        kinds = grouped(group, _kind).values()
+        best = [max(cells, key=lambda cell: cell.flops or 0) for cells in kinds]
+        cells = sorted(best, key=lambda c: c.created, reverse=True)[:MOST_POINTS]
         points = [(c, x) for c in cells if (x := _intensity(c, activations)) is not None]
         if points:
             yield _roofline(machine, points, numbers)
         else:
             yield _shares(machine, cells[:MOST_ROWS], numbers)
+
+
+def _kind(cell: Cell) -> tuple[str, ...]:
+    trial = cell.trial
+    return trial.network, trial.engine, trial.mode, trial.precision
 
 
 def _intensity(cell: Cell, activations: Activations) -> float | None:
@@ -78,27 +67,28 @@ def _roofline(
         {
             "x": x, "y": cell.flops, "engine": cell.trial.engine, "cell": numbers[cell.id],
             "name": cell.trial.network, "label": cell.trial.network if cell.id in named else "",
-            "told": f"{in_words(cell.flops or 0, 'FLOP/s')}, {percent(cell.share_of_peak)} of peak",
+            "told": f"{quantity(cell.flops or 0, 'FLOP/s')}, {percent(cell.share_of_peak)} of peak",
             "setting": f"{cell.trial.engine}, {cell.trial.mode}, {cell.trial.precision}",
         }
         for cell, x in points
     ]  # fmt: skip
     roofs, labels = _roofs(points)
-    y = quantity("y", "FLOP/s", scale={"type": "log"}, axis={"format": "~s", "tickCount": 4})
+    y = charts.quantity("y", "FLOP/s", scale={"type": "log"}, axis={"format": "~s", "tickCount": 4})
     ends = [min(roof["x"] for roof in roofs), max(roof["x"] for roof in roofs)]
-    x = quantity("x", "FLOP for each byte moved, were nothing cached", scale={"type": "log",
+    x = charts.quantity("x", "FLOP for each byte moved, were nothing cached", scale={"type": "log",
         "domain": ends, "nice": False}, axis={"format": "~g", "tickCount": 4})  # fmt: skip
-    told = tooltip(network="name", cell="setting", reached="told")
-    spec = layered(
+    here = {"x": x, "y": y}
+    label = here | {"text": {"field": "label"}}
+    told = charts.tooltip(network="name", cell="setting", reached="told")
+    spec = charts.layered(
         [
-            {"data": {"values": roofs}} | mark("line", {"x": x, "y": y, "detail": {"field": "roof",
+            {"data": {"values": roofs}} | charts.mark("line", here | {"detail": {"field": "roof",
                 "type": "nominal"}}, color=GREY, strokeWidth=1.5),
-            {"data": {"values": labels}} | mark("text", {"x": x, "y": y, "text": {"field":
-                "label"}}, align="right", baseline="bottom", fontSize=11, color=GREY, dy=-4),
-            mark("point", {"x": x, "y": y, "color": coloured("engine", engines),
+            {"data": {"values": labels}} | charts.mark("text", label, align="right",
+                baseline="bottom", fontSize=11, color=GREY, dy=-4),
+            charts.mark("point", here | {"color": charts.coloured("engine", engines),
                 "tooltip": told}, filled=True, size=80, opacity=0.9),
-            mark("text", {"x": x, "y": y, "text": {"field": "label"}}, align="center", fontSize=11,
-                dy=-11),
+            charts.mark("text", label, align="center", fontSize=11, dy=-11),
         ],
         height=320,
     )  # fmt: skip
@@ -113,20 +103,19 @@ def _roofline(
 
 def _roofs(points: Sequence[tuple[Cell, float]]) -> tuple[Values, Values]:
     """The roof of each precision: a slope of what memory gives, then what arithmetic gives."""
-    intensities = [x for _, x in points]
     roofs: Values = []
     labels: Values = []
     peaks: dict[str, tuple[float, float]] = {}
     for cell, _ in points:
-        peak = max(cell.peaks.get("matmul", 0.0), cell.peaks.get("conv", 0.0))
         before = peaks.get(cell.trial.precision, (0.0, 0.0))
-        peaks[cell.trial.precision] = max(before[0], peak), max(before[1], cell.peaks["copy"])
-    low = min([*intensities, *(peak / copy for peak, copy in peaks.values())]) / 2
-    high = max([*intensities, *(peak / copy for peak, copy in peaks.values())]) * 2
+        here = cell.peak_flops or 0.0, cell.peaks["copy"]
+        peaks[cell.trial.precision] = max(before[0], here[0]), max(before[1], here[1])
+    ends = [x for _, x in points] + [peak / copy for peak, copy in peaks.values()]
+    low, high = min(ends) / 2, max(ends) * 2
     for precision, (peak, copy) in peaks.items():
         edge = peak / copy
         roofs += [{"x": x, "y": min(peak, copy * x), "roof": precision} for x in (low, edge, high)]
-        told = f"{precision}: {in_words(peak, 'FLOP/s')}, {in_words(copy, 'B/s')}"
+        told = f"{precision}: {quantity(peak, 'FLOP/s')}, {quantity(copy, 'B/s')}"
         labels.append({"x": high, "y": peak, "label": told})
     return roofs, labels
 
@@ -138,17 +127,16 @@ def _shares(machine: str, cells: Sequence[Cell], numbers: dict[str, int]) -> Fig
     values: Values = [
         {
             "row": row, "label": label, "share": cell.share_of_peak, "cell": numbers[cell.id],
-            "told": f"{percent(cell.share_of_peak)} of "
-            f"{in_words(max(v for k, v in cell.peaks.items() if k != 'copy'), 'FLOP/s')}",
+            "told": f"{percent(cell.share_of_peak)} of {quantity(cell.peak_flops or 0, 'FLOP/s')}",
         }
         for row, (cell, label) in enumerate(zip(ordered, labels, strict=True))
     ]  # fmt: skip
-    x = quantity("share", "Share of the peak that was measured in the same process",
+    x = charts.quantity("share", "Share of the peak that was measured in the same process",
         scale={"domainMin": 0}, axis={"format": "%"})  # fmt: skip
-    spec = layered(
+    spec = charts.layered(
         [
-            *words(ROW),
-            mark("bar", {"x": x, "y": ROW}, height=9, yOffset=8, cornerRadiusEnd=2,
+            *charts.words(ROW),
+            charts.mark("bar", {"x": x, "y": ROW}, height=9, yOffset=8, cornerRadiusEnd=2,
                 color="#1f6feb", opacity=0.85),
         ],
         height={"step": 40},

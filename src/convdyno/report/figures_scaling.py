@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from convdyno.report.charts import (
-    COLOURS,
-    GREY,
-    ROW,
-    Figure,
-    Spec,
-    Values,
-    layered,
-    mark,
-    quantity,
-    tooltip,
-    words,
-)
+from convdyno.report import charts
+from convdyno.report.charts import COLOURS, GREY, ROW, Figure, Spec, Values
 from convdyno.report.format import MODES, noun, percent, rate, share
 from convdyno.report.report_model import ReportModel
 from convdyno.report.scaling import Curve, Point
@@ -51,44 +40,43 @@ def scaling_figure(curve: Curve, numbers: Mapping[str, int] | None = None) -> Fi
     values = [_point(point, line, numbers) for line, points in lines.items() for point in points]
     counts = sorted({0, *(value["devices"] for value in values)})
     entries = [*lines, IDEAL][: len(lines) + (curve.baseline is not None)]
-    x = quantity(
-        "devices",
-        _devices(curve),
+    x = charts.quantity("devices", _devices(curve),
         scale={"domain": [0, counts[-1] * 1.06], "nice": False},
         axis={"values": counts, "format": "d", "grid": False, "labelOverlap": "greedy",
-            "labelSeparation": 6},
-    )  # fmt: skip
-    y = quantity("rate", "Images/s", scale={"zero": True})
+            "labelSeparation": 6})  # fmt: skip
+    y = charts.quantity("rate", "Images/s", scale={"zero": True})
     # Nothing is above the ideal line; without one the free corner is below the curve.
     corner = "top-left" if curve.baseline is not None else "bottom-right"
     legend = {"orient": corner, "symbolType": "stroke", "symbolSize": 400, "offset": 8,
         "columns": 1, "direction": "vertical"}  # fmt: skip
     colours = [GREY if name == IDEAL else COLOURS[i] for i, name in enumerate(entries)]
     dashes = [[5, 4] if name == IDEAL else [1, 0] for name in entries]
-    colour = _line_by(entries, colours, legend)
-    dash = _line_by(entries, dashes, legend)
+    colour = charts.series("line", entries, colours, legend)
+    dash = charts.series("line", entries, dashes, legend)
     measured = {"x": x, "color": colour}
     end: Spec = {"width": 9, "thickness": 1.5, "orient": "horizontal", "opacity": 1}
-    told = tooltip(line="line", devices="devices", images_per_second="told", efficiency="share")
+    told = charts.tooltip(
+        line="line", devices="devices", images_per_second="told", efficiency="share"
+    )
     layers = [
         {"data": {"values": _ideal(curve, counts[-1])}}
-        | mark("line", measured | {"y": y, "strokeDash": dash}, strokeWidth=1.5),
-        mark("line", measured | {"y": y, "strokeDash": dash}, strokeWidth=2),
-        mark("rule", measured | {"y": quantity("low"), "y2": {"field": "high"}}, strokeWidth=1.5),
-        mark("tick", measured | {"y": quantity("low")}, **end),
-        mark("tick", measured | {"y": quantity("high")}, **end),
-        mark("point", measured | {"y": y, "tooltip": told}, filled=True, size=45, opacity=1),
+        | charts.mark("line", measured | {"y": y, "strokeDash": dash}, strokeWidth=1.5),
+        charts.mark("line", measured | {"y": y, "strokeDash": dash}, strokeWidth=2),
+        charts.mark("rule", measured | charts.interval("y"), strokeWidth=1.5),
+        charts.mark("tick", measured | {"y": charts.quantity("low")}, **end),
+        charts.mark("tick", measured | {"y": charts.quantity("high")}, **end),
+        charts.mark("point", measured | {"y": y, "tooltip": told}, filled=True, size=45, opacity=1),
     ]
     for name, place in zip(lines, PLACES, strict=False):
         own = {"transform": [{"filter": {"field": "line", "equal": name}}]}
         text = measured | {"y": y, "text": {"field": "efficiency"}}
-        layers.append(own | mark("text", text, fontSize=11, **place))
+        layers.append(own | charts.mark("text", text, fontSize=11, **place))
     return Figure(
         section="scaling",
         name=f"{curve.work.network}_b{curve.work.batch}",
-        title=_title(curve),
+        title=f"{curve.work.network}, {MODES[curve.work.mode]}, {curve.work.precision}",
         subtitle=_subtitle(curve),
-        spec=layered(layers, height=300),
+        spec=charts.layered(layers, height=300),
         values=values,
         notes=tuple(curve.sentences()),
     )
@@ -107,9 +95,8 @@ def ladder_figures(report: ReportModel, numbers: Mapping[str, int]) -> Iterator[
         values += _row(row, label, told, shares, numbers[top.id])
         notes.append(f"{label}: {climbed.sentence}")
         row += 1
-    costly = [(p, p.communication) for curve in report.curves for p in curve.points]
-    for point, cost in costly:
-        if cost is None:
+    for point in (point for curve in report.curves for point in curve.points):
+        if (cost := point.communication) is None:
             continue
         waiting = {} if cost.waiting is None else {"waiting": cost.waiting.share}
         shares = {"compute": 1 - cost.share.share, "exchange": cost.exchange.share} | waiting
@@ -124,18 +111,15 @@ def ladder_figures(report: ReportModel, numbers: Mapping[str, int]) -> Iterator[
 
 def _ladder_figure(values: Values, notes: Sequence[str]) -> Figure:
     parts = [name for name in PARTS if any(value.get("part") == name for value in values)]
-    colour = {
-        "field": "part", "type": "nominal", "title": None,
-        "scale": {"domain": parts, "range": [PARTS[name] for name in parts]},
-        "legend": {"symbolType": "square"},
-    }  # fmt: skip
-    x = quantity("from", "Share of a step", scale={"domain": [0, 1], "clamp": True},
+    colours = [PARTS[name] for name in parts]
+    colour = charts.series("part", parts, colours, {"symbolType": "square"})
+    x = charts.quantity("from", "Share of a step", scale={"domain": [0, 1], "clamp": True},
         axis={"format": "%", "tickCount": 5})  # fmt: skip
-    told = tooltip(part="part", share="share")
-    spec = layered(
+    told = charts.tooltip(part="part", share="share")
+    spec = charts.layered(
         [
-            *words(ROW, room=150),
-            mark("bar", {"x": x, "x2": {"field": "to"}, "y": ROW, "color": colour,
+            *charts.words(ROW, room=150),
+            charts.mark("bar", {"x": x, "x2": {"field": "to"}, "y": ROW, "color": colour,
                 "tooltip": told}, height=13, yOffset=10),
         ],
         height={"step": 44},
@@ -159,11 +143,6 @@ def _row(row: int, label: str, told: str, shares: Mapping[str, float], cell: int
             values.append(about | {"from": start, "to": end})
         start = end
     return values
-
-
-def _line_by(names: Sequence[str], values: Sequence[Any], legend: Spec) -> Spec:
-    scale = {"domain": list(names), "range": list(values)}
-    return {"field": "line", "type": "nominal", "title": None, "scale": scale, "legend": legend}
 
 
 def _point(point: Point, line: str, numbers: Mapping[str, int] | None) -> dict[str, Any]:
@@ -199,11 +178,6 @@ def _devices(curve: Curve) -> str:
     cores = curve.work.cores
     each = "" if cores is None else f" ({noun(cores, 'CPU core')} each)"
     return f"Number of devices{each}"
-
-
-def _title(curve: Curve) -> str:
-    work = curve.work
-    return f"{work.network}, {MODES[work.mode]}, {work.precision}"
 
 
 def _subtitle(curve: Curve) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from convdyno.stats.compare import Comparison
 from convdyno.stats.ladder import Share
 from convdyno.trial import axes
 from convdyno.trial.spec import Trial
@@ -57,6 +58,11 @@ def between(low: float | None, high: float | None, write: Callable[[float], str]
     return "-" if low is None or high is None else f"{write(low)} to {write(high)}"
 
 
+def times(found: Comparison) -> str:
+    """A ratio with its interval, if it has one: 1.250 [1.230, 1.270]."""
+    return around(found.ratio, found.low, found.high, ratio)
+
+
 def around(
     value: float | None,
     low: float | None,
@@ -87,17 +93,22 @@ def span(seconds: float | None) -> str:
 
 def clock(seconds: float) -> str:
     """A length of time: 4:07, 1:02:30."""
-    whole = max(0, round(seconds))
-    hours, rest = divmod(whole, 3600)
-    short = f"{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
-    return f"{hours}:{short}" if hours else short
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours = f"{minutes // 60}:{minutes % 60:02d}" if minutes >= 60 else str(minutes)
+    return f"{hours}:{rest:02d}"
 
 
 def percent(share: float | None) -> str:
     """A share of one: 38 %, 1.2 %."""
-    return (
-        "-" if share is None else f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
-    )
+    if share is None:
+        return "-"
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+
+
+def accuracy(share: float, low: float | None = None, high: float | None = None) -> str:
+    """A share of right answers, with its interval if it has one: 75.12 % [74.70, 75.53]."""
+    told = f"{100 * share:.2f} %"
+    return told if low is None or high is None else f"{told} [{100 * low:.2f}, {100 * high:.2f}]"
 
 
 def noun(count: int, one: str, many: str = "") -> str:
@@ -167,9 +178,9 @@ def labels_of(trials: Sequence[Trial]) -> list[str]:
     ]
 
 
-def pairs(values: Mapping[str, Any], separator: str = ", ") -> str:
+def pairs(values: Mapping[str, Any], separator: str = ", ", sign: str = "=") -> str:
     """Names with their values: gpu=k80, branch=main."""
-    return separator.join(f"{name}={value}" for name, value in values.items())
+    return separator.join(f"{name}{sign}{value}" for name, value in values.items())
 
 
 def natural(text: str) -> list[tuple[int, int | str]]:
@@ -180,12 +191,7 @@ def natural(text: str) -> list[tuple[int, int | str]]:
 
 def _three(value: float) -> str:
     """Three significant digits, and never an exponent."""
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    return (
-        f"{value:.1f}"
-        if abs(value) >= 10
-        else f"{value:.2f}"
-        if abs(value) >= 1
-        else f"{value:.3g}"
-    )
+    for least, digits in ((100, 0), (10, 1), (1, 2)):
+        if abs(value) >= least:
+            return f"{value:.{digits}f}"
+    return f"{value:.3g}"

@@ -7,20 +7,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from convdyno import __version__
-from convdyno.report.bench_json import in_folder
+from convdyno.report.bench_json import versioned
 from convdyno.report.cell import Cell, cell_of
 from convdyno.report.columns import cell_data, cell_words
+from convdyno.report.comparisons import comparison_data
 from convdyno.report.console import Screen
-from convdyno.report.format import around, clock, noun, percent, ratio, said
+from convdyno.report.format import clock, noun, pairs, percent, said, times
 from convdyno.stats.compare import Comparison, noise_floor
-from convdyno.stats.gate import Outcome, judge, limit, paired_ratio, unpaired_ratio
+from convdyno.stats.gate import Outcome, judge, limit, ratio_of
 from convdyno.stats.gate_checks import ExactCheck, exact_checks
-from convdyno.stats.rounds_of_record import paired, rounds_of
 from convdyno.store.noise_floor import Floor
 from convdyno.store.record import Record
 
-FORMAT = 1
 EXIT_CODES: dict[Outcome, int] = {
     "pass": 0, "regression": 1, "undecided": 3, "nothing measured": 4
 }  # fmt: skip
@@ -61,12 +59,8 @@ class KnownFloor:
     def words(self) -> str:
         """The floor in words, with where it comes from."""
         took = f"the same trial against itself, {noun(len(self.floor.log_ratios), 'round')}"
-        return f"{_percent(self.share)} ({took} in {clock(self.floor.seconds)}, {self.day})"
-
-    @property
-    def day(self) -> str:
-        """When it was measured."""
-        return self.floor.created[:10]
+        when = f"in {clock(self.floor.seconds)}, {self.floor.created[:10]}"
+        return f"{_percent(self.share)} ({took} {when})"
 
     def to_data(self) -> dict[str, Any]:
         """The floor for machines, unrounded."""
@@ -104,18 +98,15 @@ class Gate:
         """For machines, unrounded; the folders are those of the two records."""
         return {
             "trial": self.candidate.trial.model_dump(mode="json"),
+            **comparison_data(self.ratio),
             "verdict": self.outcome,
             "reason": self.reason,
             "paired": self.paired,
-            "ratio": self.ratio.ratio,
-            "interval": [self.ratio.low, self.ratio.high],
-            "level": self.ratio.level,
-            "rounds": self.ratio.rounds,
             "limit": limit(self.terms.within),
             "checks": [asdict(check) for check in self.checks],
             "floor": self.floor.to_data() if self.floor else None,
-            "base": cell_data(self.base, "gate") | in_folder(base_folder, self.base.id),
-            "candidate": cell_data(self.candidate, "gate") | in_folder(folder, self.candidate.id),
+            "base": cell_data(self.base, "gate", base_folder),
+            "candidate": cell_data(self.candidate, "gate", folder),
         }
 
     def show(self, screen: Screen) -> None:
@@ -134,9 +125,7 @@ class Gate:
             mark = {True: "same", False: "DIFFERS", None: "-"}[check.passed]
             style = "red" if check.passed is False else ""
             screen.line(f"{check.name:14}  {mark:7}  {check.sentence}", style=style)
-        warnings = dict.fromkeys([*self.base.warnings, *self.candidate.warnings])
-        for warning in warnings:
-            screen.line(f"mind: {warning}", style="yellow")
+        screen.minds([*self.base.warnings, *self.candidate.warnings])
         screen.line(
             f"{self.outcome.upper()}: {self.reason}", style=_STYLES.get(self.outcome, "bold yellow")
         )
@@ -149,8 +138,7 @@ class Gate:
             else f"unpaired: the base is of {self.base.created[:10]}, and how the machine "
             "has changed since is not in the interval"
         )
-        times = around(found.ratio, found.low, found.high, ratio)
-        return f"{times} of the base's images/s ({how})"
+        return f"{times(found)} of the base's images/s ({how})"
 
 
 def examine(
@@ -162,21 +150,16 @@ def examine(
     floor: KnownFloor | None = None,
 ) -> Gate:
     """Judge a candidate by what both sides have measured."""
-    looks = max(base.looks, candidate.looks) if in_turns else candidate.looks
-    found = (
-        paired_ratio(paired(candidate, base), terms.level, looks)
-        if in_turns
-        else unpaired_ratio(rounds_of(candidate), rounds_of(base), terms.level, looks)
-    )
+    one, other = cell_of(candidate), cell_of(base)
+    looks = max(one.looks, other.looks) if in_turns else one.looks
+    found = ratio_of(one.beside(other, in_turns), terms.level, looks)
     checks = exact_checks(base, candidate, terms.loss_within, terms.left_out)
-    outcome, reason = _verdict(base, candidate, found, checks, terms)
-    return Gate(
-        cell_of(base), cell_of(candidate), in_turns, terms, found, checks, outcome, reason, floor
-    )
+    outcome, reason = _verdict(other, one, found, checks, terms)
+    return Gate(other, one, in_turns, terms, found, checks, outcome, reason, floor)
 
 
 def _verdict(
-    base: Record, candidate: Record, ratio: Comparison, checks: Sequence[ExactCheck], terms: Terms
+    base: Cell, candidate: Cell, ratio: Comparison, checks: Sequence[ExactCheck], terms: Terms
 ) -> tuple[Outcome, str]:
     if not base.measured:
         return "nothing measured", f"nothing was measured of the base: {base.reason}"
@@ -219,36 +202,31 @@ def gate_document(
     gates: Sequence[Gate], within: float, folder: Path, base_folder: Path
 ) -> dict[str, Any]:
     """What `convdyno gate --json` prints; `docs/schemas/gate.json` describes it."""
-    return {
-        "format": FORMAT,
-        "convdyno": __version__,
-        "verdict": overall(gates),
-        "within": within,
-        "gates": [gate.to_data(folder, base_folder) for gate in gates],
-    }
+    return versioned(
+        verdict=overall(gates),
+        within=within,
+        gates=[gate.to_data(folder, base_folder) for gate in gates],
+    )
 
 
 def floor_document(floors: Sequence[KnownFloor]) -> dict[str, Any]:
     """What `convdyno gate --floor --json` prints."""
-    return {
-        "format": FORMAT,
-        "convdyno": __version__,
-        "floors": [
+    return versioned(
+        floors=[
             {"trial": known.floor.trial.model_dump(mode="json"), **known.to_data()}
             for known in floors
-        ],
-    }
+        ]
+    )
 
 
-def _side(name: str, gate: Gate) -> dict[str, Any]:
-    cell: Cell = getattr(gate, name)
+def _side(side: str, gate: Gate) -> dict[str, Any]:
+    cell: Cell = getattr(gate, side)
     versions = {"convdyno": cell.convdyno, **cell.versions}
     other = gate.base.trial.differs_in(gate.candidate.trial)
-    used = [f"{library} {version}" for library, version in versions.items()]
     return {
-        "": name,
+        "": side,
         **cell_words(cell, ("images_per_second", "between", "rounds", "status")),
-        "with": ", ".join([*used, *(said(cell.trial, field) for field in other)]),
+        "with": ", ".join([pairs(versions, sign=" "), *(said(cell.trial, name) for name in other)]),
     }
 
 

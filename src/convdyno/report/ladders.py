@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from convdyno.report.cell import Cell
+from convdyno.report.cell import Cell, grouped
 from convdyno.report.format import percent, rate, share
 from convdyno.stats.ladder import Ladder, climb
+from convdyno.stats.rounds import common_rounds
 from convdyno.stats.rounds_of_record import in_step
 from convdyno.trial.spec import Trial
 
@@ -48,20 +49,15 @@ class Climbed:
     @property
     def sentence(self) -> str:
         """The verdict in words."""
-        whole = share(self.ladder.input)
-        match self.ladder.limit:
-            case "input":
-                part = dict(self.ladder.parts)[self.ladder.largest]
-                return (
-                    f"input-bound: {whole} of each step goes to getting data, most of it to "
-                    f"{self.ladder.largest} ({percent(part.share)})"
-                )
-            case "compute":
-                return f"compute-bound: getting data takes {whole} of each step"
-        return (
-            f"undecided: getting data takes {whole} of each step; "
-            "give a longer --budget to say whether that matters"
-        )
+        whole, largest = share(self.ladder.input), self.ladder.largest
+        most = percent(dict(self.ladder.parts)[largest].share)
+        return {
+            "input": f"input-bound: {whole} of each step goes to getting data, most of it to "
+            f"{largest} ({most})",
+            "compute": f"compute-bound: getting data takes {whole} of each step",
+            "undecided": f"undecided: getting data takes {whole} of each step; "
+            "give a longer --budget to say whether that matters",
+        }[self.ladder.limit]
 
     def lines(self) -> Iterator[str]:
         """The verdict and a bar for each part."""
@@ -75,19 +71,21 @@ class Climbed:
             yield f"alone, the loader gives {loader} and the device takes {alone}"
 
 
+def whole_input(trial: Trial) -> Trial:
+    """The trial at the top of a ladder, by which its rungs are known."""
+    return trial.model_copy(update={"rung": "source"})
+
+
 def climbed(cells: Sequence[Cell]) -> list[Climbed]:
     """The ladders among the cells: those measured on the lowest rung, the highest and between."""
-    groups: dict[Trial, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(cell.trial.model_copy(update={"rung": "source"}), []).append(cell)
     found = []
-    for group in groups.values():
+    for group in grouped(cells, lambda cell: whole_input(cell.trial)).values():
         group.sort(key=lambda cell: RUNGS.index(cell.trial.rung))
         names = [cell.trial.rung for cell in group]
         if len(group) < 2 or names[0] != RUNGS[0] or names[-1] != RUNGS[-1]:
             continue
         sides = in_step([cell.measured for cell in group])
-        if not any(all(one is not None for one in each) for each in zip(*sides, strict=True)):
+        if not common_rounds(sides):
             continue
         adds = [ADDS[name] for name in names[1:]]
         found.append(

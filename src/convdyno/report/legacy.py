@@ -15,17 +15,16 @@ for one process: the loss is known where it ended.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from convdyno import __version__
 from convdyno.report.cell import Cell
-from convdyno.stats.rounds import Floats
+from convdyno.stats.rounds import Floats, median_deviation
 from convdyno.store.record import Block, Process, Record
 
 RULE = "-" * 64
-NORMAL_FROM_MAD = 1.4826
 IMAGENET_IMAGES = 1281167
 """What tf_cnn_benchmarks counts as an epoch of synthetic data."""
 FRAMEWORKS = {"tensorflow": "TensorFlow", "torch": "PyTorch", "jax": "JAX", "keras": "Keras"}
@@ -44,7 +43,7 @@ def nvcnn(cell: Cell, record: Record) -> Iterator[str]:
     yield f"Batch size:  {trial.global_batch} global"
     yield f"             {trial.batch} per device"
     yield f"Devices:     {_devices(cell)}"
-    yield f"Data format: {_layout(cell)}"
+    yield f"Data format: {str(cell.used('layout')).upper()}"
     yield f"Data type:   {trial.precision}"
     yield "Training" if trial.mode == "train" else "Inference"
     yield "  Step Epoch Img/sec   Loss   LR"
@@ -62,7 +61,7 @@ def nvcnn(cell: Cell, record: Record) -> Iterator[str]:
         return
     error = speeds.std(ddof=1) / math.sqrt(len(speeds)) if len(speeds) > 2 else math.nan
     yield RULE
-    yield f"Images/sec: {speeds.mean():.1f} +/- {error:.1f} (jitter = {_jitter(speeds):.1f})"
+    yield speed_line(speeds, error)
     yield RULE
 
 
@@ -70,6 +69,7 @@ def tf_cnn(cell: Cell, record: Record) -> Iterator[str]:
     """The header, the step table and the total of tf_cnn_benchmarks."""
     trial, measured, images = cell.trial, record.measured, _images(record)
     steps = sum(block.steps for process in measured for block in process.blocks)
+    rule, exchange = trial.optimiser, {"default": "replicated"}.get(trial.exchange, trial.exchange)
     yield _version(cell)
     yield f"Model:       {trial.network}"
     yield f"Dataset:     {trial.data if images else 'imagenet (synthetic)'}"
@@ -81,9 +81,9 @@ def tf_cnn(cell: Cell, record: Record) -> Iterator[str]:
     yield f"Num epochs:  {steps * trial.global_batch / (images or IMAGENET_IMAGES):.2f}"
     yield f"Devices:     {_devices(cell)}"
     yield "NUMA bind:   False"
-    yield f"Data format: {_layout(cell)}"
-    yield f"Optimizer:   {_optimiser(cell)}"
-    yield f"Variables:   {_variables(cell)}"
+    yield f"Data format: {str(cell.used('layout')).upper()}"
+    yield f"Optimizer:   {'momentum' if rule.kind == 'sgd' and rule.momentum else rule.kind}"
+    yield f"Variables:   {'parameter_server' if trial.devices == 1 else exchange}"
     yield "=========="
     yield "Running warm up"
     yield "Done warm up"
@@ -93,17 +93,24 @@ def tf_cnn(cell: Cell, record: Record) -> Iterator[str]:
     for process in measured:
         step += sum(block.steps for block in process.blocks)
         done += process.clean
-        speeds, seconds = _speeds(done, trial.global_batch), _step_seconds(done)
+        speeds = _speeds(done, trial.global_batch)
+        seconds = sum(block.seconds for block in done) / sum(block.steps for block in done)
         error = speeds.std() / math.sqrt(len(speeds))
         yield (
             f"{step}\timages/sec: {trial.global_batch / seconds:.1f} +/- {error:.1f} "
-            f"(jitter = {_jitter(speeds):.1f})\t{_loss(process):.3f}"
+            f"(jitter = {median_deviation(speeds):.1f})\t{_loss(process):.3f}"
         )
     yield RULE
     yield f"total images/sec: {cell.images_per_second or 0.0:.2f}"
     yield RULE
     if not measured:
         yield f"No results, {_why(cell)}"
+
+
+def speed_line(speeds: Floats, error: float) -> str:
+    """The last line of nvcnn."""
+    jitter = median_deviation(speeds)
+    return f"Images/sec: {speeds.mean():.1f} +/- {error:.1f} (jitter = {jitter:.1f})"
 
 
 STYLES: Mapping[str, Callable[[Cell, Record], Iterator[str]]] = {"nvcnn": nvcnn, "tf-cnn": tf_cnn}
@@ -123,23 +130,8 @@ def _images(record: Record) -> int | None:
 
 
 def _devices(cell: Cell) -> str:
-    kind = "cpu" if cell.settings.get("device", "cpu") == "cpu" else "gpu"
+    kind = "cpu" if cell.on_cpu else "gpu"
     return str([f"/{kind}:{number}" for number in range(cell.trial.devices)])
-
-
-def _layout(cell: Cell) -> str:
-    return str(cell.settings.get("layout", cell.trial.layout)).upper()
-
-
-def _optimiser(cell: Cell) -> str:
-    rule = cell.trial.optimiser
-    return "momentum" if rule.kind == "sgd" and rule.momentum else rule.kind
-
-
-def _variables(cell: Cell) -> str:
-    if cell.trial.devices == 1:
-        return "parameter_server"
-    return {"default": "replicated"}.get(cell.trial.exchange, cell.trial.exchange)
 
 
 def _loss(process: Process) -> float:
@@ -150,17 +142,9 @@ def _why(cell: Cell) -> str:
     return cell.reason or "did not get past burn-in phase"
 
 
-def _speeds(blocks: list[Block] | tuple[Block, ...], images: int) -> Floats:
+def _speeds(blocks: Sequence[Block], images: int) -> Floats:
     """Images per second of each step where steps were timed, and of each block where not."""
     times = [seconds for block in blocks for seconds in block.step_seconds or ()]
     if times:
         return images / np.asarray(times)
     return np.array([images * block.steps / block.seconds for block in blocks])
-
-
-def _step_seconds(blocks: list[Block]) -> float:
-    return sum(block.seconds for block in blocks) / sum(block.steps for block in blocks)
-
-
-def _jitter(speeds: Floats) -> float:
-    return NORMAL_FROM_MAD * float(np.median(np.abs(speeds - np.median(speeds))))

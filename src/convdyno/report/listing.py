@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from convdyno.report.format import between, pairs, rate
 from convdyno.report.text_table import aligned
 from convdyno.store.index import RecordHead
 from convdyno.terminal import visible
-
-COLUMNS = ("record", "trial", "labels", "status", "images/s", "95 % interval", "rounds")
-LABELS, RIGHT = 2, (4, 6)
-"""Columns of figures."""
 
 
 def lines(heads: Sequence[RecordHead]) -> Iterator[str]:
@@ -20,20 +17,22 @@ def lines(heads: Sequence[RecordHead]) -> Iterator[str]:
         yield "(none)"
         return
     labelled = any(head.labels for head in heads)
-    rows = [COLUMNS, *map(_row, heads)]
-    if not labelled:
-        rows = [(*row[:LABELS], *row[LABELS + 1 :]) for row in rows]
-    yield from aligned(rows, [place - (not labelled) for place in RIGHT])
+    yield from aligned([_row(head, labelled) for head in heads], right=("images/s", "rounds"))
 
 
-def _row(head: RecordHead) -> tuple[str, ...]:
+def headline_words(figures: Mapping[str, Any]) -> dict[str, str]:
+    """Images per second and their interval, as an index has them."""
+    ends = between(figures.get("low"), figures.get("high"))
+    return {"images/s": rate(figures.get("images_per_second")), "95 % interval": ends}
+
+
+def _row(head: RecordHead, labelled: bool) -> dict[str, str]:
     figures = head.figures
-    return (
-        head.id,
-        visible(head.label),
-        visible(pairs(head.labels, ",")),
-        head.status,
-        rate(figures.get("images_per_second")),
-        between(figures.get("low"), figures.get("high")),
-        str(figures.get("rounds", 0)),
-    )
+    return {
+        "record": head.id,
+        "trial": visible(head.label),
+        **({"labels": visible(pairs(head.labels, ","))} if labelled else {}),
+        "status": head.status,
+        **headline_words(figures),
+        "rounds": str(figures.get("rounds", 0)),
+    }

@@ -50,13 +50,8 @@ def _lines(report: ReportModel, title: str) -> Iterator[str]:
     yield from _minds(report)
     yield from ("", "## Machines and versions", "")
     for name in report.gathered.machines:
-        versions = dict.fromkeys(
-            f"{package} {version}"
-            for cell in report.cells
-            if cell.machine == name
-            for package, version in cell.versions.items()
-        )
-        yield f"- {escaped(name)}; {escaped(', '.join(versions))}"
+        versions = ", ".join(map(" ".join, report.versions(name)))
+        yield f"- {escaped(name)}; {escaped(versions)}"
     commands = dict.fromkeys(cell.repeated_by for cell in report.cells[:MOST_CELLS])
     longest = max((len(run) for text in commands for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -65,7 +60,6 @@ def _lines(report: ReportModel, title: str) -> Iterator[str]:
 
 
 def _pair(pair: Pair) -> dict[str, str]:
-    ratio, interval = pair.ratio_words
     trial = pair.a.trial
     return {
         "network": trial.network,
@@ -73,9 +67,7 @@ def _pair(pair: Pair) -> dict[str, str]:
         "by": pair.axis,
         "a / b": " / ".join(pair.values),
         "batch": str(trial.batch),
-        "ratio": ratio,
-        "interval": interval,
-        "verdict": pair.found.verdict,
+        **pair.words,
         "how": pair.found.reason or pair.how,
     }
 

@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
+from operator import itemgetter
 from string import Template
 from typing import Any
 
 from convdyno import __version__
-from convdyno.report.cell import Cell
+from convdyno.report.cell import Cell, grouped
 from convdyno.report.cells import TrainingRun
 from convdyno.report.charts import Figure, script
 from convdyno.report.columns import cell_words
-from convdyno.report.format import noun, quantity, settings_of
+from convdyno.report.format import noun, pairs, quantity, settings_of
 from convdyno.report.page_data import page_data
 from convdyno.report.report_model import ReportModel, training_row
 from convdyno.report.text_table import html_table
@@ -61,6 +62,7 @@ MOST_NAMES = 6
 """Cells that a warning names."""
 FOUND = 6
 """Sentences at the top."""
+MORE = '<div class="pages" hidden><span></span> <button type="button">show more</button></div>'
 
 
 def page(
@@ -101,22 +103,18 @@ def _section(name: str, heading: str, lead: str, *inside: str, kind: str = "") -
     classes = f' class="{kind}"' if kind else ""
     lead = f'<p class="lead">{escape(lead)}</p>' if lead else ""
     body = "\n".join(inside)
-    return (
-        name,
-        heading,
-        (f'<section id="{name}"{classes}><h2>{escape(heading)}</h2>{lead}\n{body}</section>'),
-    )
+    text = f'<section id="{name}"{classes}><h2>{escape(heading)}</h2>{lead}\n{body}</section>'
+    return name, heading, text
 
 
 def _cells(report: ReportModel) -> Section:
     same = _same_for_all(report.cells)
     rows = [cell_words(cell) for cell in report.cells[:STATIC_ROWS]]
     lead = f"All cells: {same}." if same else ""
-    more = '<div class="pages" hidden><span></span> <button type="button">show more</button></div>'
     return _section(
         "cells", "Cells", lead,
         '<div class="wide"><table><thead id="head"></thead><tbody id="rows"></tbody></table></div>',
-        more, f"<noscript>{html_table(rows)}</noscript>",
+        MORE, f"<noscript>{html_table(rows)}</noscript>",
     )  # fmt: skip
 
 
@@ -186,13 +184,10 @@ def _machines(report: ReportModel) -> Section | None:
     """What it was measured on and with."""
     cards = []
     for name, machine in report.gathered.machines.items():
-        versions: dict[str, dict[str, None]] = {}
-        for cell in report.cells:
-            if cell.machine == name:
-                for package, version in cell.versions.items():
-                    versions.setdefault(package, {})[version] = None
+        packages = grouped(report.versions(name), itemgetter(0))
         facts = _machine_facts(machine) | {
-            package: ", ".join(found) for package, found in sorted(versions.items())
+            package: ", ".join(version for _, version in packages[package])
+            for package in sorted(packages)
         }
         listed = "".join(
             f"<dt>{escape(key)}</dt><dd>{escape(str(fact))}</dd>"
@@ -211,7 +206,6 @@ def _machine_facts(machine: Mapping[str, Any]) -> dict[str, Any]:
     memory = machine.get("memory_bytes")
     usable, all_of = machine.get("cores_usable"), machine.get("cores_logical")
     gpus = machine.get("gpus") or ()
-    environment = machine.get("environment") or {}
     return {
         "processor": machine.get("cpu"),
         "cores": f"{usable} usable of {all_of}" if usable else None,
@@ -223,40 +217,35 @@ def _machine_facts(machine: Mapping[str, Any]) -> dict[str, Any]:
         "virtual machine": "yes" if machine.get("hypervisor") else None,
         "CPU governor": machine.get("governor"),
         "huge pages": machine.get("huge_pages"),
-        "environment": ", ".join(f"{key}={value}" for key, value in environment.items()),
+        "environment": pairs(machine.get("environment") or {}),
     }
 
 
 def _repeat() -> Section:
-    more = '<div class="pages" hidden><span></span> <button type="button">show more</button></div>'
     lead = (
         "The command of each cell that the filter leaves. It measures that cell alone: for a "
         "ratio, give the values of its axis as a list, so that cells take turns."
     )
     return _section("repeat", "To repeat a cell", lead,
-        '<ul class="repeat" id="commands"></ul>', more)  # fmt: skip
+        '<ul class="repeat" id="commands"></ul>', MORE)  # fmt: skip
 
 
 def _about(report: ReportModel) -> str:
     dates = sorted(cell.created[:10] for cell in report.cells)
-    period = ""
-    if dates:
-        period = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-        period = f"measured {period}; "
-    return f"{period}written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    period = " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
+    measured = f"measured {period}; " if period else ""
+    return f"{measured}written {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _tiles(report: ReportModel) -> str:
     cells = report.cells
-    measured = sum(cell.headline is not None for cell in cells)
-    failed = sum(cell.status not in ("ok", "interrupted") for cell in cells)
     counts = {
-        "cells measured": measured,
+        "cells measured": sum(cell.headline is not None for cell in cells),
         "networks": len({cell.trial.network for cell in cells}),
         "engines": len({cell.trial.engine for cell in cells}),
         "machines": len({cell.machine for cell in cells}),
         "runs of training": len(report.gathered.trainings),
-        "failed": failed,
+        "failed": sum(cell.status not in ("ok", "interrupted") for cell in cells),
     }
     optional = {"runs of training", "failed"}
     return "".join(
@@ -275,13 +264,12 @@ def _short(report: ReportModel) -> str:
         if pair.found.verdict in ("faster", "slower") and pair.found.ratio
     ]
     decided.sort(key=lambda p: (not p.paired, -abs(math.log(p.found.ratio or 1.0))))
-    questions = {(p.a.trial.network, p.a.trial.mode, p.axis): p for p in reversed(decided)}
-    chosen = [pair for pair in decided if pair in questions.values()]
+    questions = grouped(decided, lambda p: (p.a.trial.network, p.a.trial.mode, p.axis)).values()
     lines = [
         ("" if pair.axis == "engine" else f"{pair.a.trial.engine}: ")
         + pair.sentence
         + ("" if pair.paired else " (unpaired)")
-        for pair in chosen[:FOUND]
+        for pair, *_ in [*questions][:FOUND]
     ]
     if not lines:
         return ""
@@ -296,15 +284,7 @@ def _newest(report: ReportModel) -> str:
 
 def _same_for_all(cells: Sequence[Cell]) -> str:
     """Settings that no column shows because all cells have the same."""
-    if not cells:
-        return ""
-    words = [
-        str(next(iter(values)))
-        for name in ("network", "engine", "mode", "precision")
-        if len(values := {getattr(cell.trial, name) for cell in cells}) == 1
-    ]
-    settings = {settings_of(cell.trial) for cell in cells}
-    if len(settings) == 1:
-        words += [*settings]
-    machines = {cell.machine for cell in cells}
-    return ", ".join(filter(None, [*words, *(machines if len(machines) == 1 else ())]))
+    names = ("network", "engine", "mode", "precision")
+    found = [{str(getattr(cell.trial, name)) for cell in cells} for name in names]
+    found += [{settings_of(cell.trial) for cell in cells}, {cell.machine for cell in cells}]
+    return ", ".join(value for values in found if len(values) == 1 for value in values if value)

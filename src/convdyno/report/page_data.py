@@ -20,11 +20,17 @@ ORDER = (
 """The columns of the table."""
 ALWAYS = ("batch", "images_per_second", "status", "created")
 """Are shown even if all cells have the same."""
+WRITTEN = (
+    "images_per_second", "between", "share_of_peak", "images_per_joule", "memory_bytes",
+    "first_step_seconds",
+)  # fmt: skip
+"""Figures that the page has in words; it sorts by the numbers."""
 
 
 def page_data(report: ReportModel, charts: Sequence[Figure]) -> str:
-    """JSON that may stand in a script element."""
-    return _safe(_data(report, charts))
+    """JSON that may stand in a script element, because it cannot end it."""
+    text = json.dumps(_data(report, charts), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _data(report: ReportModel, charts: Sequence[Figure]) -> dict[str, Any]:
@@ -33,10 +39,11 @@ def _data(report: ReportModel, charts: Sequence[Figure]) -> dict[str, Any]:
     values: dict[str, list[Any]] = {
         column.name: [column.value(cell) for cell in cells] for column in view("page")
     } | {
+        **{f"{name}_told": [_told(cell, name) for cell in cells] for name in WRITTEN},
         "host": _hosts(cells),
         "settings": [_settings(cell) for cell in cells],
         "used": [_used(cell) for cell in cells],
-        "versions": [", ".join(f"{k} {v}" for k, v in cell.versions.items()) for cell in cells],
+        "versions": [pairs(cell.versions, sign=" ") for cell in cells],
         "labels": [pairs(cell.labels) for cell in cells],
         "command": [cell.repeated_by for cell in cells],
         "label": [
@@ -71,6 +78,11 @@ def _columns(values: Mapping[str, Sequence[Any]]) -> list[str]:
         texts = [value for value in values[name] if isinstance(value, str)]
         shown |= {name} if (len(set(texts)) > 1 if texts else any(values[name])) else set()
     return [name for name in ORDER if name in shown]
+
+
+def _told(cell: Cell, name: str) -> str:
+    words = TOLD[name].told(cell)
+    return "" if words == "-" else str(words)
 
 
 def _hosts(cells: Sequence[Cell]) -> list[str]:
@@ -114,9 +126,3 @@ def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: _short_number(one) if isinstance(one, float) else one for key, one in value.items()
     }
-
-
-def _safe(data: Mapping[str, Any]) -> str:
-    """JSON that cannot end the script that it stands in."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

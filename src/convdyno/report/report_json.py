@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from convdyno import __version__
-from convdyno.report.bench_json import FORMAT
+from convdyno.report.bench_json import versioned
 from convdyno.report.cell import Cell
 from convdyno.report.cells import TrainingRun
 from convdyno.report.columns import cell_data
@@ -21,23 +20,21 @@ def report_document(report: ReportModel) -> dict[str, Any]:
     """Everything that the page says, unrounded."""
     cells = report.gathered.cells
     numbers = {cell.id: number for number, cell in enumerate(cells)}
-    return {
-        "format": FORMAT,
-        "convdyno": __version__,
-        "cells": [
+    return versioned(
+        cells=[
             cell_data(cell, "report")
             | {"newest": cell.id in report.newest, "command": cell.repeated_by}
             for cell in cells
         ],
-        "comparisons": [
+        comparisons=[
             pair.to_axis_data(numbers) for family in report.families for pair in family.pairs
         ],
-        "ladders": [ladder.to_data(numbers) for ladder in report.ladders],
-        "scaling": [curve.to_data(numbers) for curve in report.curves],
-        "trainings": [_training(run) for run in report.gathered.trainings],
-        "machines": dict(report.gathered.machines),
-        "skipped": report.gathered.skipped,
-    }
+        ladders=[ladder.to_data(numbers) for ladder in report.ladders],
+        scaling=[curve.to_data(numbers) for curve in report.curves],
+        trainings=[_training(run) for run in report.gathered.trainings],
+        machines=dict(report.gathered.machines),
+        skipped=report.gathered.skipped,
+    )
 
 
 def bencher(cells: Iterable[Cell]) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from convdyno.machine import kinds
-from convdyno.report.cell import Cell
+from convdyno.report.cell import Cell, K, grouped, place_of, warnings_of
 from convdyno.report.cells import Gathered, TrainingRun
 from convdyno.report.comparisons import (
     AXES,
@@ -20,8 +19,8 @@ from convdyno.report.comparisons import (
     judge,
     pairs_along,
 )
-from convdyno.report.format import clock, natural, percent
-from convdyno.report.ladders import Climbed, climbed
+from convdyno.report.format import accuracy, clock, natural, percent
+from convdyno.report.ladders import Climbed, climbed, whole_input
 from convdyno.report.scaling import Curve, curves
 from convdyno.trial.spec import Trial
 
@@ -53,10 +52,10 @@ class ReportModel:
     """In the order of the tables: by network and mode, the fastest first."""
     newest: set[str]
     """Ids of the latest record of each trial on each machine."""
-    families: list[Family] = field(default_factory=list)
-    families_left_out: int = 0
-    curves: list[Curve] = field(default_factory=list)
-    ladders: list[Climbed] = field(default_factory=list)
+    families: list[Family]
+    families_left_out: int
+    curves: list[Curve]
+    ladders: list[Climbed]
 
     @property
     def latest(self) -> list[Cell]:
@@ -65,31 +64,27 @@ class ReportModel:
         newest = _newest(measured)
         return [cell for cell in measured if cell.id in newest]
 
+    def versions(self, machine: str) -> list[tuple[str, str]]:
+        """The packages and their versions that were used on a machine, each once."""
+        there = (cell for cell in self.cells if cell.machine == machine)
+        return list(dict.fromkeys(used for cell in there for used in cell.versions.items()))
+
     def warnings(self) -> dict[str, list[Cell]]:
         """What to mind, and of which cells."""
-        found: dict[str, list[Cell]] = {}
-        for cell in self.cells:
-            for text in cell.warnings:
-                found.setdefault(text, []).append(cell)
-        return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+        return _most_first(warnings_of(self.cells))
 
     def failures(self) -> dict[tuple[str, str], list[Cell]]:
         """Cells that did not end well, by status and reason."""
-        found: dict[tuple[str, str], list[Cell]] = {}
-        for cell in self.cells:
-            if cell.status != "ok":
-                found.setdefault((cell.status, cell.reason or ""), []).append(cell)
-        return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+        failed = (cell for cell in self.cells if cell.status != "ok")
+        return _most_first(grouped(failed, lambda cell: (cell.status, cell.reason or "")))
 
 
 def make_report(gathered: Gathered, certificates: Certificates) -> ReportModel:
     """All that a report says about what was gathered."""
     cells = sorted(gathered.cells, key=_place)
-    report = ReportModel(gathered, cells, _newest(cells))
-    report.families, report.families_left_out = _families(gathered.cells, certificates)
-    report.curves = list(_curves(gathered))
-    report.ladders = list(_ladders(gathered.cells))
-    return report
+    families = _families(gathered.cells, certificates)
+    scaling, ladders = list(_curves(gathered)), list(_ladders(gathered.cells))
+    return ReportModel(gathered, cells, _newest(cells), *families, scaling, ladders)
 
 
 def training_row(run: TrainingRun) -> dict[str, str]:
@@ -105,11 +100,15 @@ def training_row(run: TrainingRun) -> dict[str, str]:
         "recipe": training.recipe,
         "seed": str(trial.seed),
         "status": run.record.status,
-        "best top-1": "-" if best is None else f"{100 * best:.2f} %",
+        "best top-1": "-" if best is None else accuracy(best),
         "target": "-" if until is None else f"{percent(until)} {reached}",
         "time": clock(result["seconds"]) if result.get("seconds") else "-",
         "folder": str(run.folder),
     }
+
+
+def _most_first(found: dict[K, list[Cell]]) -> dict[K, list[Cell]]:
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
 
 def _place(cell: Cell) -> Any:
@@ -128,10 +127,7 @@ def _newest(cells: Iterable[Cell]) -> set[str]:
 
 def _families(cells: Sequence[Cell], certificates: Certificates) -> tuple[list[Family], int]:
     """The ratios to show: chosen by what was asked and when, never by what came out."""
-    places: dict[tuple[str, str, str], list[Cell]] = {}
-    for cell in _by_age(cells):
-        place = cell.trial.network, cell.trial.mode, cell.machine
-        places.setdefault(place, []).append(cell)
+    places = grouped(_by_age(cells), place_of)
     newest = sorted(places.values(), key=lambda group: group[-1].created, reverse=True)
     shown: list[Family] = []
     tried = 0
@@ -157,24 +153,20 @@ def _chosen(pairs: Sequence[Pair]) -> list[Pair]:
     best = sorted(pairs, key=lambda pair: pair.a.trial.batch, reverse=True)
     best.sort(key=lambda pair: pair.a.created, reverse=True)
     best.sort(key=lambda pair: not pair.paired)
-    asked: Counter[tuple[str, ...]] = Counter()
-    times = []
-    for pair in best:
-        engine = "" if pair.axis == "engine" else pair.a.trial.engine
-        question = pair.axis, *pair.values, engine
-        times.append(asked[question])
-        asked[question] += 1
-    order = sorted(range(len(best)), key=lambda n: (times[n], AXES.index(best[n].axis), n))
-    return [best[n] for n in order[:MOST_PAIRS]]
+    questions = grouped(best, _question).values()
+    asked = {pair: times for group in questions for times, pair in enumerate(group)}
+    return sorted(best, key=lambda pair: (asked[pair], AXES.index(pair.axis)))[:MOST_PAIRS]
+
+
+def _question(pair: Pair) -> tuple[str, ...]:
+    return pair.axis, *pair.values, "" if pair.axis == "engine" else pair.a.trial.engine
 
 
 def _axes(cells: Sequence[Cell]) -> Iterator[str]:
     """The axes along which anything differs at all."""
     for axis in AXES:
-        if axis not in NOT_ASKED:
-            first = cells[0].trial if cells else None
-            if any(getattr(e.trial, axis) != getattr(first, axis) for e in cells):
-                yield axis
+        if axis not in NOT_ASKED and len({getattr(cell.trial, axis) for cell in cells}) > 1:
+            yield axis
 
 
 def _curves(gathered: Gathered) -> Iterator[Curve]:
@@ -223,11 +215,8 @@ def _crews(group: Iterable[Cell], place: Hashable) -> set[tuple[Hashable, Trial]
 
 def _ladders(cells: Sequence[Cell]) -> Iterator[Climbed]:
     """The ladders, each from the newest run that has it."""
-    groups: dict[tuple[str, Trial], list[Cell]] = {}
-    for cell in cells:
-        if cell.headline is not None:
-            work = cell.trial.model_copy(update={"rung": "source"})
-            groups.setdefault((cell.run_name, work), []).append(cell)
+    measured = (cell for cell in cells if cell.headline is not None)
+    groups = grouped(measured, lambda cell: (cell.run_name, whole_input(cell.trial)))
     several = {key: group for key, group in groups.items() if len(group) > 1}
     seen: set[tuple[Trial, str]] = set()
     for (_, work), group in sorted(several.items(), key=lambda g: g[1][-1].created, reverse=True):

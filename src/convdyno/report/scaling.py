@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-from convdyno.report.cell import Cell
+from convdyno.report.cell import Cell, grouped
+from convdyno.report.columns import cell_data, cell_words
 from convdyno.report.format import UNPAIRED, noun, rate, share
-from convdyno.stats.ladder import Share
 from convdyno.stats.rounds_of_record import in_step
 from convdyno.stats.scaling import (
     Communication,
@@ -30,6 +30,8 @@ IDLE_ALONE = {
 """What means nothing to one device alone, so that any one-device cell will do as a baseline."""
 NO_EXCHANGE = {"exchange": "independent", "bucket_mb": None, "compress": "none"}
 """What a cell becomes without its exchange."""
+SHOWN = ("devices", "hosts", "exchange", "batch", "global_batch", "images_per_second")
+"""What the table has of each cell."""
 MOST_RANKS = 8
 """How many ranks are told one by one."""
 
@@ -106,13 +108,7 @@ class Point:
         cost, other = self.communication, self.independent
         return {
             "cell": numbers[self.cell.id],
-            "devices": self.trial.devices,
-            "hosts": self.trial.hosts,
-            "exchange": self.trial.exchange,
-            "batch": self.trial.batch,
-            "global_batch": self.trial.global_batch,
-            "images_per_second": self.rate,
-            "interval": [self.cell.low, self.cell.high],
+            **cell_data(self.cell, "scaling"),
             "images_per_second_per_host": self.rate / self.trial.hosts,
             "images_per_second_per_device": self.rate / self.trial.devices,
             "ideal_images_per_second": self.ideal,
@@ -126,13 +122,8 @@ class Point:
     def to_table(self) -> dict[str, Any]:
         """The point as a row of the table."""
         alone = "baseline" if self.trial.devices == 1 else "-"
-        return {
-            "devices": self.trial.devices,
-            "hosts": self.trial.hosts,
+        return cell_words(self.cell, SHOWN) | {
             "exchange": self.trial.exchange if self.trial.devices > 1 else "-",
-            "batch": self.trial.batch,
-            "global batch": self.trial.global_batch,
-            "images/s": rate(self.rate),
             "per host": rate(self.rate / self.trial.hosts),
             "per device": rate(self.rate / self.trial.devices),
             "efficiency": share(self.gain.efficiency) if self.gain else alone,
@@ -146,9 +137,8 @@ class Point:
         slow = [rank for rank in self.ranks if rank.straggles]
         for rank in slow:
             assert rank.standing is not None
-            behind = _behind(rank.standing)
             others = "the others" if len(self.ranks) > 2 else "the other"
-            yield f"{self.name}: {rank.name} is {share(behind)} slower than {others}"
+            yield f"{self.name}: {rank.name} is {share(rank.standing.behind)} slower than {others}"
         if _at_own_pace(self.trial) and self.gain and self.gain.falls_short and not slow:
             reached = share(self.gain.efficiency)
             smaller = "smaller batches, " if self.trial.scaling == "strong" else ""
@@ -161,16 +151,12 @@ class Point:
 
     def _verdict(self, found: Communication) -> str:
         cost = share(found.exchange)
-        match found.limit:
-            case "communication":
-                text = f"communication-bound: {cost} of each step is exchange of gradients"
-            case "compute":
-                text = f"compute-bound: exchange of gradients takes {cost} of each step"
-            case _:
-                text = (
-                    f"undecided: exchange of gradients takes {cost} of each step; give a longer "
-                    "--budget to say whether that matters"
-                )
+        text = {
+            "communication": f"communication-bound: {cost} of each step is exchange of gradients",
+            "compute": f"compute-bound: exchange of gradients takes {cost} of each step",
+            "undecided": f"undecided: exchange of gradients takes {cost} of each step; "
+            "give a longer --budget to say whether that matters",
+        }[found.limit]
         if found.waiting is not None and self.slow is not None:
             text += f"; {share(found.waiting)} is waiting for {self.slow.name}"
         return text
@@ -199,19 +185,15 @@ class Curve:
     @property
     def scaling(self) -> str:
         """What was held while devices were added."""
-        if self.work.scaling == "weak":
-            return f"weak scaling: {noun(self.work.batch, 'image')} on each device"
-        return f"strong scaling: {noun(self.work.batch, 'image')} on all devices together"
+        where = "each device" if self.work.scaling == "weak" else "all devices together"
+        return f"{self.work.scaling} scaling: {noun(self.work.batch, 'image')} on {where}"
 
     @property
-    def lines(self) -> dict[str, tuple[Point, ...]]:
+    def lines(self) -> dict[str, list[Point]]:
         """The points of each way of exchange, each with the baseline before them."""
-        first = () if self.baseline is None else (self.baseline,)
-        kinds = dict.fromkeys(point.trial.exchange for point in self.points)
-        return {
-            kind: first + tuple(p for p in self.points if p.trial.exchange == kind)
-            for kind in kinds
-        }
+        first = [] if self.baseline is None else [self.baseline]
+        kinds = grouped(self.points, lambda point: point.trial.exchange)
+        return {kind: first + points for kind, points in kinds.items()}
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each cell; the exchange only where it is not always the default."""
@@ -254,16 +236,15 @@ def curves(cells: Sequence[Cell]) -> list[Curve]:
     """The curves among the cells: measured ones of several devices, with their one-device cell."""
     measured = [cell for cell in cells if cell.headline is not None]
     points = [_point(cell, measured) for cell in measured if cell.trial.devices > 1]
-    groups: dict[Trial, list[Point]] = {}
-    for point in points:
-        groups.setdefault(_work(point.trial), []).append(_explained(point, points))
+    explained = [_explained(point, points) for point in points]
+    groups = grouped(explained, lambda point: _work(point.trial))
     return [_curve(work, group, measured) for work, group in groups.items()]
 
 
 def _curve(work: Trial, points: Sequence[Point], cells: Sequence[Cell]) -> Curve:
     first = _baseline(cells, work)
-    kinds = list(dict.fromkeys(point.trial.exchange for point in points))
-    order = sorted(points, key=lambda p: (kinds.index(p.trial.exchange), p.trial.devices))
+    by_exchange = grouped(points, lambda point: point.trial.exchange).values()
+    order = [p for kind in by_exchange for p in sorted(kind, key=lambda p: p.trial.devices)]
     alone = None if first is None else Point(first, None, first.images_per_second, ())
     return Curve(work, alone, tuple(order))
 
@@ -280,20 +261,13 @@ def _point(cell: Cell, cells: Sequence[Cell]) -> Point:
 def _explained(point: Point, points: Sequence[Point]) -> Point:
     """A point with what its exchange costs, where the same was measured without."""
     wanted = point.trial.model_copy(update=NO_EXCHANGE)
-    alike = [
-        other
-        for other in points
-        if other.trial.exchange == "independent"
-        and other.trial.model_copy(update=NO_EXCHANGE) == wanted
-    ]
-    if _at_own_pace(point.trial) or not alike:
+    free = (other for other in points if other.trial.exchange == "independent")
+    alike = (other for other in free if other.trial.model_copy(update=NO_EXCHANGE) == wanted)
+    other = None if _at_own_pace(point.trial) else next(alike, None)
+    if other is None:
         return point
-    other = alike[0]
-    slow = min(
-        (rank for rank in other.ranks if rank.straggles),
-        key=lambda rank: rank.headline.estimate,
-        default=None,
-    )
+    straggling = (rank for rank in other.ranks if rank.straggles)
+    slow = min(straggling, key=lambda rank: rank.headline.estimate, default=None)
     both = [point.cell.measured, other.cell.measured]
     if slow is None:
         found = communication(*in_step(both))
@@ -341,8 +315,3 @@ def _at_own_pace(trial: Trial) -> bool:
 def _unexplained(point: Point) -> bool:
     short = point.gain is not None and point.gain.falls_short
     return short and point.communication is None and not _at_own_pace(point.trial)
-
-
-def _behind(standing: RankPace) -> Share:
-    ends = [None if end is None else 1 - end for end in (standing.high, standing.low)]
-    return Share(1 - standing.ratio, *ends)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from convdyno import __version__
-from convdyno.report.bench_json import in_folder
+from convdyno.report.bench_json import versioned
 from convdyno.report.cell import cell_of
 from convdyno.report.columns import cell_data
-from convdyno.report.format import between, clock, noun, rate, varying, written
+from convdyno.report.format import clock, noun, varying, written
+from convdyno.report.listing import headline_words
 from convdyno.store.record import Record
 from convdyno.store.sweep_plan import PlannedTrial, SweepPlan
 
-FORMAT = 1
 DAY_SECONDS = 86400
 SHOWN = 3
 """How many reasons a sentence has room for."""
@@ -35,7 +35,7 @@ def plan_lines(
         "interrupted": "to go on with",
         "new": "to run",
     }
-    parts = [f"{counts[name]} {text}" for name, text in words.items() if counts.get(name)]
+    parts = [f"{counts[name]} {text}" for name, text in words.items() if counts[name]]
     lines = [f"{noun(len(agenda.planned), 'cell')}: {', '.join(parts)}"]
     if groups:
         largest = max(map(len, groups))
@@ -60,13 +60,11 @@ def plan_document(
     """The plan for machines: every trial, its group and how it stands."""
     numbers = {id(one): n for n, group in enumerate(groups, 1) for one in group}
     expected, most = times
-    return {
-        "format": FORMAT,
-        "convdyno": __version__,
-        "title": title,
-        "seconds": {"expected": expected, "most": most},
-        "counts": _counts(agenda),
-        "trials": [
+    return versioned(
+        title=title,
+        seconds={"expected": expected, "most": most},
+        counts=_counts(agenda),
+        trials=[
             {
                 "digest": one.trial.digest,
                 "group": numbers.get(id(one)),
@@ -79,7 +77,7 @@ def plan_document(
             }
             for one in agenda.planned
         ],
-    }
+    )
 
 
 def outcome_document(
@@ -92,39 +90,26 @@ def outcome_document(
     """How everything stands, for machines; each cell as `bench --json` has it."""
     cells = []
     for one, record in zip(agenda.planned, records, strict=True):
-        about: dict[str, Any] = {
-            "standing": one.standing,
-            "labels": one.labels,
-            "digest": one.trial.digest,
-        }
-        if record is None:
-            cells.append({"trial": one.trial.model_dump(mode="json")} | about)
-        else:
-            data = cell_data(cell_of(record))
-            cells.append(data | about | in_folder(folder, record.id))
-    return {
-        "format": FORMAT,
-        "convdyno": __version__,
-        "title": title,
-        "stopped": stopped,
-        "counts": _counts(agenda),
-        "cells": cells,
-    }
+        about = {"standing": one.standing, "labels": one.labels, "digest": one.trial.digest}
+        data: dict[str, Any] = {"trial": one.trial.model_dump(mode="json")}
+        if record is not None:
+            data = cell_data(cell_of(record), folder=folder)
+        cells.append(data | about)
+    return versioned(title=title, stopped=stopped, counts=_counts(agenda), cells=cells)
 
 
 def outcome_table(agenda: SweepPlan) -> list[dict[str, Any]]:
     """A row for each cell: what tells it from the others, and its figures."""
     axes = varying([one.trial for one in agenda.planned], ("network", "engine"))
-    return [
-        {name: written(getattr(one.trial, name)) for name in axes}
-        | {
-            "images/s": rate(_figure(one, "images_per_second")),
-            "95 % interval": between(_figure(one, "low"), _figure(one, "high")),
-            "rounds": str(_figure(one, "rounds") or "-"),
-            "standing": one.standing,
-        }
-        for one in agenda.planned
-    ]
+    rows = []
+    for one in agenda.planned:
+        figures = one.head.figures if one.head else {}
+        rows.append(
+            {name: written(getattr(one.trial, name)) for name in axes}
+            | headline_words(figures)
+            | {"rounds": str(figures.get("rounds") or "-"), "standing": one.standing}
+        )
+    return rows
 
 
 def outcome_lines(agenda: SweepPlan, stopped: str | None, folder: Path) -> list[str]:
@@ -132,15 +117,12 @@ def outcome_lines(agenda: SweepPlan, stopped: str | None, folder: Path) -> list[
     failed = [one for one in agenda.planned if one.standing in ("failed", "skipped")]
     lines = [f"{one.trial.label}: {one.standing}: {one.reason}" for one in failed]
     counts = _counts(agenda)
-    left = counts.get("new", 0) + counts.get("interrupted", 0)
-    elsewhere = counts.get("elsewhere", 0)
     if stopped:
-        lines.append(
-            f"stopped by {stopped} with {noun(left, 'cell')} left: the same command goes on"
-        )
-    if elsewhere:
-        lines.append(f"{noun(elsewhere, 'cell')} being measured by another process")
-    if counts.get("done"):
+        left = noun(counts["new"] + counts["interrupted"], "cell")
+        lines.append(f"stopped by {stopped} with {left} left: the same command goes on")
+    if counts["elsewhere"]:
+        lines.append(f"{noun(counts['elsewhere'], 'cell')} being measured by another process")
+    if counts["done"]:
         lines.append(f"`convdyno report {folder}` shows the {noun(counts['done'], 'record')}")
     return lines
 
@@ -156,12 +138,5 @@ def left_words(agenda: SweepPlan) -> str:
     )
 
 
-def _counts(agenda: SweepPlan) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for one in agenda.planned:
-        counts[one.standing] = counts.get(one.standing, 0) + 1
-    return counts
-
-
-def _figure(one: PlannedTrial, name: str) -> Any:
-    return one.head.figures.get(name) if one.head else None
+def _counts(agenda: SweepPlan) -> Counter[str]:
+    return Counter(one.standing for one in agenda.planned)

@@ -7,14 +7,13 @@ from html import escape
 from typing import Any
 
 
-def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
-    """A line for each row, every column as wide as its widest; some stand right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
-            cell.rjust(width) if place in right else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+def aligned(rows: Sequence[Mapping[str, str]], right: Collection[str] = ()) -> Iterator[str]:
+    """A header and a line for each row, every column as wide as its widest; some stand right."""
+    lines = [[*rows[0]], *([*row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    ways = [str.rjust if name in right else str.ljust for name in rows[0]]
+    for line in lines:
+        cells = (way(cell, width) for way, cell, width in zip(ways, line, widths, strict=True))
         yield "  ".join(cells).rstrip()
 
 

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from convdyno import __version__
-from convdyno.report.format import clock, noun, quantity, rate
+import numpy as np
+
+from convdyno.report.bench_json import versioned
+from convdyno.report.format import accuracy, clock, noun, pairs, quantity, rate
+from convdyno.report.legacy import RULE, speed_line
 from convdyno.stats import t_distribution
 from convdyno.terminal import Visible, erase_line
 from convdyno.trial.training import Training
-
-RULE = "-" * 64
 
 
 class Watcher:
@@ -52,11 +53,10 @@ class Watcher:
             case "step":
                 self._step(event)
             case "evaluated":
-                self._top1 = f"{100 * event['top1']:.2f} %"
-                low, high = event["top1_interval"]
+                self._top1 = accuracy(event["top1"])
+                top1 = accuracy(event["top1"], *event["top1_interval"])
                 self.say(
-                    f"epoch {event['epoch']:.4g}: top-1 {self._top1} "
-                    f"[{100 * low:.2f}, {100 * high:.2f}], top-5 {100 * event['top5']:.2f} %, "
+                    f"epoch {event['epoch']:.4g}: top-1 {top1}, top-5 {accuracy(event['top5'])}, "
                     f"loss {event['loss']:.4f} on {event['images']} test images"
                 )
             case "warning":
@@ -82,7 +82,7 @@ class Watcher:
 
     def _begun(self, event: dict[str, Any]) -> None:
         self._steps = event["steps"]
-        versions = ", ".join(f"{name} {version}" for name, version in event["versions"].items())
+        versions = pairs(event["versions"], sign=" ")
         self.say(
             f"{event['images']} training and {event['test_images']} test images, "
             f"{event['classes']} classes; {quantity(event['parameters'])} parameters; {versions}"
@@ -99,11 +99,9 @@ class Watcher:
         if self._quiet:
             return
         if not self._live:
-            print(
+            self.say(
                 f"{event['step']:6d} {int(event['epoch']):5d} {event['images_per_second']:7.1f} "
-                f"{event['loss']:7.3f} {event['rate']:7.5f}",
-                file=self._out,
-                flush=True,
+                f"{event['loss']:7.3f} {event['rate']:7.5f}"
             )
             return
         done = event["step"]
@@ -123,7 +121,7 @@ class Watcher:
     def _trained(self, event: dict[str, Any]) -> None:
         where = f"step {event['step']} of {event['steps']}"
         if event["already"]:
-            best = f", best top-1 {100 * event['best']:.2f} %" if event["best"] is not None else ""
+            best = f", best top-1 {accuracy(event['best'])}" if event["best"] is not None else ""
             self.say(
                 f"nothing is left to do: the run in {self._folder} finished at {where}{best}; "
                 "another --log-dir trains anew"
@@ -148,13 +146,10 @@ class Watcher:
 
     def _speed(self) -> str:
         """nvcnn's last line: over the lines of the table but the first, which warms up."""
-        rates = self._rates[1:]
+        rates = np.array(self._rates[1:])
         if len(rates) < 2:
             return "No results: fewer than three lines of the table"
-        error = statistics.stdev(rates) / math.sqrt(len(rates))
-        middle = statistics.median(rates)
-        jitter = 1.4826 * statistics.median([abs(rate - middle) for rate in rates])
-        return f"Images/sec: {statistics.fmean(rates):.1f} +/- {error:.1f} (jitter = {jitter:.1f})"
+        return speed_line(rates, rates.std(ddof=1) / math.sqrt(len(rates)))
 
 
 FACTS = (
@@ -166,13 +161,11 @@ FACTS = (
 
 def document(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What came out of one run or of several seeds, for machines."""
-    return {
-        "format": 1,
-        "convdyno": __version__,
-        "training": training.model_dump(mode="json"),
-        "runs": [{name: run.get(name) for name in FACTS} for run in runs],
-        "to_target": costs(training, runs),
-    }
+    return versioned(
+        training=training.model_dump(mode="json"),
+        runs=[{name: run.get(name) for name in FACTS} for run in runs],
+        to_target=costs(training, runs),
+    )
 
 
 def costs(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -181,10 +174,7 @@ def costs(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, Any] 
     if training.until is None or not reached:
         return None
     return {"runs": len(reached)} | {
-        name: dict(
-            zip(("mean", "interval"), _mean([float(run[name]) for run in reached]), strict=True)
-        )
-        for name in ("seconds", "images", "macs")
+        name: _mean([float(run[name]) for run in reached]) for name in ("seconds", "images", "macs")
     }
 
 
@@ -194,26 +184,25 @@ def summary(training: Training, runs: Sequence[dict[str, Any]]) -> list[str]:
     lines = [f"{noun(len(runs), 'run')}, {finished} finished"]
     tops = [run["evaluation"]["top1"] for run in runs if run.get("evaluation")]
     if tops:
-        lines.append("top-1: " + ", ".join(f"{100 * top:.2f} %" for top in tops))
+        lines.append("top-1: " + ", ".join(map(accuracy, tops)))
     if training.until is not None:
         target = f"top-1 {100 * training.until:g} %"
-        found = costs(training, runs)
-        lines.append(f"{found['runs'] if found else 0} of {len(runs)} reached {target}")
-        for name, cost in (found or {}).items():
-            if name == "runs":
-                continue
-            mean, around = cost["mean"], cost["interval"]
+        found = costs(training, runs) or {"runs": 0}
+        lines.append(f"{found.pop('runs')} of {len(runs)} reached {target}")
+        for name, cost in found.items():
+            around = cost["interval"]
             shown = f" [{quantity(around[0])}, {quantity(around[1])}]" if around else ""
-            lines.append(f"{name} to {target}: {quantity(mean)}{shown}")
+            lines.append(f"{name} to {target}: {quantity(cost['mean'])}{shown}")
     return lines
 
 
-def _mean(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
+def _mean(values: Sequence[float]) -> dict[str, Any]:
     """A mean with its 95 % interval, on the log scale."""
     logs = [math.log(max(value, 1e-12)) for value in values]
     centre = statistics.fmean(logs)
     if len(logs) < 2:
-        return math.exp(centre), None
+        return {"mean": math.exp(centre), "interval": None}
     error = statistics.stdev(logs) / math.sqrt(len(logs))
     reach = float(t_distribution.quantile(0.975, len(logs) - 1)) * error
-    return math.exp(centre), (math.exp(centre - reach), math.exp(centre + reach))
+    ends = math.exp(centre - reach), math.exp(centre + reach)
+    return {"mean": math.exp(centre), "interval": ends}

@@ -1,4 +1,4 @@
-"""Is A faster than B? Paired ratios of rates, and verdicts that agree with the intervals shown."""
+"""Is A faster than B? Ratios of rates, and verdicts that agree with the intervals shown."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from convdyno.stats.rounds import (
     Evidence,
     Floats,
     Round,
+    common_rounds,
     mean_variance,
     mean_variances,
     over_rounds,
@@ -23,6 +24,24 @@ from convdyno.stats.summary import alpha_after
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The ratio of A's rate to B's, its interval, and what may be said about it."""
+
+    ratio: float | None = None
+    """None when no round has both cells."""
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    """The level of this very interval: 1 - level is this comparison's share of the family's."""
+    p: float | None = None
+    """For no difference, of this comparison alone; the interval leaves out 1 if p < 1 - level."""
+    verdict: Verdict = "undecided"
+    rounds: int = 0
+    reason: str = ""
+    """Why there is no interval."""
+
+
 @dataclass(frozen=True, eq=False)
 class PairedRounds:
     """Two cells measured in the same rounds; None where a cell has no blocks in a round."""
@@ -30,32 +49,55 @@ class PairedRounds:
     a: Sequence[Round | None]
     b: Sequence[Round | None]
 
-    def complete(self) -> list[tuple[Round, Round]]:
+    def complete(self) -> list[list[Round]]:
         """The rounds in which both cells were measured."""
-        both = zip(self.a, self.b, strict=True)
-        return [(a, b) for a, b in both if a is not None and b is not None]
+        return common_rounds([self.a, self.b])
+
+    def evidence(self) -> Evidence | Comparison:
+        """What the common rounds say about the log of the ratio; of fewer than two a number."""
+        rounds = self.complete()
+        if not rounds:
+            return Comparison(reason="no round has both cells")
+        logs, turns = zip(*(_by_turns(a, b) for a, b in rounds), strict=True)
+        if len(rounds) < 2:
+            reason = "one round has both cells: how much processes differ was not seen"
+            return Comparison(math.exp(logs[0]), rounds=1, reason=reason)
+        return over_rounds(np.array(logs), mean_variances(turns))
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The ratio of A's rate to B's, its interval, and what may be said about it."""
+@dataclass(frozen=True, eq=False)
+class Unpaired:
+    """Two cells that were measured at different times."""
 
-    ratio: float | None
-    """None when no round has both cells."""
-    low: float | None
-    high: float | None
-    level: float | None
-    """The level of this very interval: 1 - level is this comparison's share of the family's."""
-    p: float | None
-    """For no difference, of this comparison alone; the interval leaves out 1 if p < 1 - level."""
-    verdict: Verdict
-    rounds: int
-    reason: str = ""
-    """Why there is no interval."""
+    a: Sequence[Round]
+    b: Sequence[Round]
+
+    def evidence(self) -> Evidence | Comparison:
+        """The same by Welch's t over both.
+
+        How the machine has drifted between the two is not in the interval.
+        """
+        if not self.a or not self.b:
+            return Comparison(reason="one side has no round")
+        sides = [np.array([r.log_rate for r in rounds]) for rounds in (self.a, self.b)]
+        centre, rounds = sides[0].mean() - sides[1].mean(), min(map(len, sides))
+        if rounds < 2:
+            reason = "one side has a single round: how much processes differ was not seen"
+            return Comparison(math.exp(centre), rounds=rounds, reason=reason)
+        parts = [float(side.var(ddof=1)) / len(side) for side in sides]
+        squares = sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
+        blocks = [np.array([r.log_rate_variance for r in side]) for side in (self.a, self.b)]
+        return Evidence(
+            centre=centre,
+            rounds_error=np.sqrt(sum(parts)),
+            blocks_error=np.sqrt(sum(float(np.nansum(v)) / len(v) ** 2 for v in blocks)),
+            rounds=rounds,
+            freedom=sum(parts) ** 2 / squares if squares else None,
+        )
 
 
 def compare(
-    pairs: Sequence[PairedRounds],
+    pairs: Sequence[PairedRounds | Unpaired],
     delta: float = 0.01,
     level: float = 0.95,
     looks: int = 1,
@@ -79,37 +121,17 @@ def compare(
     Pairs with fewer than two common rounds are undecided and not counted in m. `looks` is as in
     `summary.interval`.
     """
-    rounds = [pair.complete() for pair in pairs]
-    return judged_together(
-        [paired_evidence(common) or untested_pair(common) for common in rounds],
-        alpha_after(level, looks),
-        delta,
-    )
+    return judged_together([pair.evidence() for pair in pairs], alpha_after(level, looks), delta)
 
 
 def judged_together(
     family: Sequence[Evidence | Comparison], alpha: float, delta: float = 0.01
 ) -> list[Comparison]:
     """Judge what there is evidence of as one family; what was not tested stays as it is."""
-    tested = [found for found in family if isinstance(found, Evidence)]
-    shares = iter(holm_shares(tested, alpha))
+    shares = iter(_holm_shares([one for one in family if isinstance(one, Evidence)], alpha))
     return [
-        judged(found, next(shares), delta) if isinstance(found, Evidence) else found
-        for found in family
+        _judged(one, next(shares), delta) if isinstance(one, Evidence) else one for one in family
     ]
-
-
-def holm_shares(family: Sequence[Evidence], alpha: float) -> list[float]:
-    """The part of alpha at which each of a family is judged and shown, in the order given."""
-    shares = [0.0] * len(family)
-    share, going_on = 0.0, True
-    p_values = [found.p() for found in family]
-    for place, i in enumerate(sorted(range(len(family)), key=p_values.__getitem__)):
-        if going_on:
-            share = alpha / (len(family) - place)
-            going_on = bool(abs(family[i].centre) > family[i].half_width(share))
-        shares[i] = share
-    return shares
 
 
 def verdict(low: float, high: float, delta: float = 0.01) -> Verdict:
@@ -118,9 +140,7 @@ def verdict(low: float, high: float, delta: float = 0.01) -> Verdict:
         return "equivalent"
     if low > 1:
         return "faster"
-    if high < 1:
-        return "slower"
-    return "undecided"
+    return "slower" if high < 1 else "undecided"
 
 
 def noise_floor(
@@ -140,9 +160,7 @@ def noise_floor(
     if len(ratios) < 2 or rounds < 2:
         return math.inf
     error = math.sqrt(float(np.mean(ratios**2)) / rounds)
-    needed = t_distribution.quantile((1 + level) / 2, rounds - 1) + t_distribution.quantile(
-        power, rounds - 1
-    )
+    needed = sum(t_distribution.quantile(p, rounds - 1) for p in ((1 + level) / 2, power))
     return math.expm1(needed * error)
 
 
@@ -156,14 +174,6 @@ def log_ratio(a: Round, b: Round) -> tuple[float, float]:
     return log, float(mean_variance(turns)[0])
 
 
-def paired_evidence(rounds: Sequence[tuple[Round, Round]]) -> Evidence | None:
-    """What rounds that both cells have say about the log of their ratio; None of fewer than two."""
-    if len(rounds) < 2:
-        return None
-    logs, turns = zip(*(_by_turns(a, b) for a, b in rounds), strict=True)
-    return over_rounds(np.array(logs), mean_variances(turns))
-
-
 def _by_turns(a: Round, b: Round) -> tuple[float, Floats]:
     """The log ratio of a round, and that of each turn that both cells had in it."""
     by_turn_a, by_turn_b = a.log_rates_by_turn, b.log_rates_by_turn
@@ -174,26 +184,22 @@ def _by_turns(a: Round, b: Round) -> tuple[float, Floats]:
     return a.log_rate - b.log_rate, turns
 
 
-def judged(found: Evidence, share: float, delta: float = 0.01) -> Comparison:
+def _holm_shares(family: Sequence[Evidence], alpha: float) -> list[float]:
+    """The part of alpha at which each of a family is judged and shown, in the order given."""
+    shares = [0.0] * len(family)
+    share, going_on = 0.0, True
+    p_values = [found.p() for found in family]
+    for place, i in enumerate(sorted(range(len(family)), key=p_values.__getitem__)):
+        if going_on:
+            share = alpha / (len(family) - place)
+            going_on = bool(abs(family[i].centre) > family[i].half_width(share))
+        shares[i] = share
+    return shares
+
+
+def _judged(found: Evidence, share: float, delta: float) -> Comparison:
     """The comparison that evidence about one log ratio gives at its share of alpha."""
     centre, half = float(found.centre), float(found.half_width(share))
-    low, high = math.exp(centre - half), math.exp(centre + half)
-    return Comparison(
-        ratio=math.exp(centre),
-        low=low,
-        high=high,
-        level=1 - share,
-        p=found.p(),
-        verdict=verdict(low, high, delta),
-        rounds=found.rounds,
-    )
-
-
-def untested_pair(rounds: Sequence[tuple[Round, Round]]) -> Comparison:
-    """Two cells with too few common rounds to say more than a number."""
-    if not rounds:
-        reason, ratio = "no round has both cells", None
-    else:
-        reason = "one round has both cells: how much processes differ was not seen"
-        ratio = math.exp(log_ratio(*rounds[0])[0])
-    return Comparison(ratio, None, None, None, None, "undecided", len(rounds), reason)
+    ratio, low, high = (math.exp(centre + shift) for shift in (0.0, -half, half))
+    said = verdict(low, high, delta)
+    return Comparison(ratio, low, high, 1 - share, found.p(), said, found.rounds)

@@ -8,13 +8,10 @@ not changed is called a regression far less often.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
-from convdyno.stats.compare import Comparison, PairedRounds, compare, log_ratio
-from convdyno.stats.holm import Unpaired, judge_family
+from convdyno.stats.compare import Comparison, PairedRounds, Unpaired, compare, log_ratio
 from convdyno.stats.plan import PRIOR_BETWEEN, PRIOR_WITHIN, Variation, spread_of
-from convdyno.stats.rounds import Round
 from convdyno.stats.summary import MINIMUM_ROUNDS
 
 Outcome = Literal["pass", "regression", "undecided", "nothing measured"]
@@ -36,28 +33,14 @@ def judge(found: Comparison, within: float) -> Outcome:
     return "regression" if found.high < limit(within) else "undecided"
 
 
-def paired_ratio(pair: PairedRounds, level: float = 0.95, looks: int = 1) -> Comparison:
-    """The ratio of A's rate to B's from rounds in which both took turns."""
+def ratio_of(pair: PairedRounds | Unpaired, level: float = 0.95, looks: int = 1) -> Comparison:
+    """The ratio of A's rate to B's: of one pair alone, so with nothing to correct for."""
     (found,) = compare([pair], level=level, looks=looks)
     return found
 
 
-def unpaired_ratio(
-    a: Sequence[Round], b: Sequence[Round], level: float = 0.95, looks: int = 1
-) -> Comparison:
-    """The same of rounds that were measured at different times: Welch's t over both.
-
-    How the machine has drifted between the two is not in the interval.
-    """
-    (found,) = judge_family([Unpaired(a, b)], level=level, looks=looks)
-    return found
-
-
 def precise_ratio(
-    pair: PairedRounds,
-    within: float,
-    level: float = 0.95,
-    minimum_rounds: int = MINIMUM_ROUNDS,
+    pair: PairedRounds, within: float, level: float = 0.95, minimum_rounds: int = MINIMUM_ROUNDS
 ) -> bool:
     """Whether a ratio needs no more rounds: its half width is at most `within`.
 
@@ -66,12 +49,10 @@ def precise_ratio(
     """
     if len(pair.complete()) < max(2, minimum_rounds):
         return False
-    found = paired_ratio(pair, level, looks=2)
-    return (
-        found.ratio is not None
-        and found.high is not None
-        and found.high <= (found.ratio * (1 + within))
-    )
+    found = ratio_of(pair, level, looks=2)
+    assert found.ratio is not None
+    assert found.high is not None
+    return found.high <= found.ratio * (1 + within)
 
 
 def spread_of_ratio(pair: PairedRounds) -> Variation:

@@ -22,8 +22,6 @@ SAME_IMAGES = frozenset(
 )  # fmt: skip
 """Settings that may differ without changing what a step sees and is meant to compute."""
 
-Losses = tuple[float, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class ExactCheck:
@@ -117,7 +115,7 @@ def distance(a: Sequence[float], b: Sequence[float]) -> float:
     return max((math.inf if math.isnan(one) else one for one in apart), default=0.0)
 
 
-def _losses(record: Record) -> list[Losses]:
+def _losses(record: Record) -> list[tuple[float, ...]]:
     """The first losses of each process; one alone where no more were asked for."""
     each = [p.losses or (p.first_loss,) for p in record.processes]
     return [tuple(x for x in losses if x is not None) for losses in each if losses[0] is not None]

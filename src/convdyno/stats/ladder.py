@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from convdyno.stats import t_distribution
-from convdyno.stats.rounds import Round
+from convdyno.stats.rounds import Round, common_rounds
 
 MATTERS = 0.05
 """The share of a step from which on the input counts as the limit."""
@@ -59,14 +59,10 @@ def climb(
     All have as many rounds; only rounds in which every rung was measured count.
     """
     sides = [bottom, *(side for _, side in rungs)]
-    complete = [
-        [one.seconds_per_image for one in found if one is not None]
-        for found in zip(*sides, strict=True)
-        if all(one is not None for one in found)
-    ]
+    complete = common_rounds(sides)
     if not complete:
         raise ValueError("no round has every rung of the ladder")
-    seconds = np.array(complete)
+    seconds = np.array([[one.seconds_per_image for one in found] for found in complete])
     shares = np.column_stack([seconds[:, 0], np.diff(seconds, axis=1)]) / seconds[:, -1:]
     whole = _share(1 - shares[:, 0])
     return Ladder(

@@ -253,7 +253,8 @@ class _Task:
         per_turn = sum(1 / n for n in counts)
         variances = (self.between * len(counts) + self.within * per_turn) / len(counts) ** 2
         t = t_distribution.quantile(1 - self.alpha / 2, len(counts) - 1)
-        return _expm1(t * math.sqrt(float(variances.max())))
+        width = t * math.sqrt(float(variances.max()))
+        return math.expm1(width) if width < 700 else math.inf
 
     def plan(self, rounds: int, turns: int, short: bool = False) -> RoundPlan:
         half = self.half_width(rounds, turns)
@@ -272,7 +273,3 @@ def _rank(plan: RoundPlan) -> tuple[bool, float, float]:
     if plan.precise:
         return False, plan.seconds, plan.half_width
     return True, plan.half_width, plan.seconds
-
-
-def _expm1(value: float) -> float:
-    return math.expm1(value) if value < 700 else math.inf

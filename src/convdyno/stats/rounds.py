@@ -25,6 +25,7 @@ FLOOR = 0.5
 """The interval is at least this fraction of the one that the blocks alone would give. The whole of
 it would cover 98 % instead of 95 % with 3 rounds; see `tests/stats/test_coverage.py`."""
 
+NORMAL_FROM_MAD = 1.4826
 _HIGHEST_CORRELATION = 0.9
 
 
@@ -160,6 +161,12 @@ class Evidence:
         return self.rounds - 1 if self.freedom is None else self.freedom
 
 
+def common_rounds(sides: Sequence[Sequence[Round | None]]) -> list[list[Round]]:
+    """The rounds that every side has, all sides of one together."""
+    found = ([one for one in each if one is not None] for each in zip(*sides, strict=True))
+    return [each for each in found if len(each) == len(sides)]
+
+
 def over_rounds(logs: Floats, variances: Floats) -> Evidence:
     """The evidence of rounds: along the last axis the logarithm of each and its block variance."""
     rounds = logs.shape[-1]
@@ -199,6 +206,11 @@ def mean_variance(values: Floats) -> tuple[Floats, Floats]:
     correlation = np.clip(raw + (1 + 3 * raw) / n, 0.0, _HIGHEST_CORRELATION)
     worth = n * (1 - correlation) / (1 + correlation)
     return squares / (n - 1) / worth, worth
+
+
+def median_deviation(values: Floats) -> float:
+    """The median distance from the median, which of normal values is their standard deviation."""
+    return NORMAL_FROM_MAD * float(np.median(np.abs(values - np.median(values))))
 
 
 def _ratio(value: Floats, error: Floats) -> float:

@@ -11,9 +11,6 @@ from convdyno.stats.compare import PairedRounds
 from convdyno.stats.rounds import Round
 from convdyno.store.record import Process, Record
 
-NO_RIVALRY = {"rung", "devices", "scaling"}
-"""Axes along which no cell is called faster or slower than another."""
-
 
 def rounds_of(record: Record) -> list[Round]:
     """The measured rounds of a record."""
@@ -22,16 +19,12 @@ def rounds_of(record: Record) -> list[Round]:
 
 def paired(a: Record, b: Record) -> PairedRounds:
     """Two records side by side, round by round."""
-    return PairedRounds(*in_step([numbered(a), numbered(b)]))
-
-
-def numbered(record: Record) -> dict[int, Round]:
-    """The measured rounds of a record by their number."""
-    return {p.round: _round(p, record.trial.global_batch) for p in record.measured}
+    sides = ({p.round: _round(p, r.trial.global_batch) for p in r.measured} for r in (a, b))
+    return PairedRounds(*in_step(list(sides)))
 
 
 def numbered_ranks(record: Record) -> dict[int, dict[int, Round]]:
-    """The same of each rank of a crew; only rounds in which the times of all ranks are known."""
+    """The same by rank and number; only rounds in which the times of all ranks are known."""
     crews = {
         p.round: p
         for p in record.measured

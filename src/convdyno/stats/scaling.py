@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from convdyno.stats.compare import PairedRounds, holm_shares, verdict
-from convdyno.stats.holm import Unpaired, judge_family
+from convdyno.stats.compare import Comparison, PairedRounds, Unpaired, compare, judged_together
 from convdyno.stats.ladder import MATTERS, Ladder, Share, climb
-from convdyno.stats.rounds import Evidence, Round, over_rounds
+from convdyno.stats.rounds import Round, common_rounds, over_rounds
 from convdyno.stats.summary import alpha_after
 
 STRAGGLES = 0.05
@@ -77,14 +76,20 @@ class RankPace:
     """None with fewer than two rounds. The level is what Holm's correction left this rank."""
     straggles: bool
 
+    @property
+    def behind(self) -> Share:
+        """How much slower it is, as a share of the others' rate."""
+        ends = (None if end is None else 1 - end for end in (self.high, self.low))
+        return Share(1 - self.ratio, *ends)
+
 
 def gain(devices: int, many_and_one: PairedRounds | Unpaired, looks: int = 1) -> Speedup | None:
     """The speed-up of many devices over one; None if no round has both.
 
     For weak and for strong scaling alike: rates are images per second of all devices together. The
-    interval is as in `judge_family`.
+    interval is as in `compare`.
     """
-    (found,) = judge_family([many_and_one], looks=looks)
+    (found,) = compare([many_and_one], looks=looks)
     if found.ratio is None:
         return None
     return Speedup(devices, found.ratio, found.low, found.high, found.rounds)
@@ -124,11 +129,7 @@ def standings(ranks: Sequence[Sequence[Round | None]], looks: int = 1) -> list[R
     This is about ranks that go at their own pace. Ranks that exchange gradients wait for each
     other in every step: their times are equal, whoever is slow.
     """
-    complete = [
-        [one for one in found if one is not None]
-        for found in zip(*ranks, strict=True)
-        if all(one is not None for one in found)
-    ]
+    complete = common_rounds(ranks)
     if len(ranks) < 2 or not complete:
         return []
     rates = np.array([[one.log_rate for one in found] for found in complete])
@@ -142,24 +143,18 @@ def standings(ranks: Sequence[Sequence[Round | None]], looks: int = 1) -> list[R
         noise[:, i] + of_median * noise[:, rest].mean(axis=1) for i, rest in enumerate(others)
     ]
     family = [over_rounds(*found) for found in zip(logs, variances, strict=True)]
-    shares = holm_shares(family, alpha_after(0.95, looks))
-    return [_standing(found, share) for found, share in zip(family, shares, strict=True)]
+    return [_pace(one) for one in judged_together(family, alpha_after(0.95, looks))]
 
 
 def at_the_pace_of(rank: Sequence[Round | None], size: int) -> list[Round | None]:
     """What a crew of that size would do if all its ranks were as fast as this one."""
-    return [
-        None if r is None else Round(r.seconds, r.images * size, r.contaminated, r.turns)
-        for r in rank
-    ]
+    return [one and replace(one, images=one.images * size) for one in rank]
 
 
-def _standing(found: Evidence, share: float) -> RankPace:
-    centre, half = float(found.centre), float(found.half_width(share))
-    ratio, low, high = (math.exp(centre + shift) for shift in (0.0, -half, half))
-    return RankPace(
-        ratio, low, high, straggles=verdict(low, high) == "slower" and ratio <= 1 - STRAGGLES
-    )
+def _pace(found: Comparison) -> RankPace:
+    assert found.ratio is not None
+    straggles = found.verdict == "slower" and found.ratio <= 1 - STRAGGLES
+    return RankPace(found.ratio, found.low, found.high, straggles)
 
 
 def _limit(ladder: Ladder) -> Limit:

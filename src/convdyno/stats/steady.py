@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-_NORMAL_FROM_MAD = 1.4826
+from convdyno.stats.rounds import Floats, median_deviation
+
 _MEDIAN_PENALTY = 1.2533
 """The standard error of a median over that of a mean."""
 _SHARE = 0.3
@@ -77,8 +78,6 @@ class Steady:
         return size
 
 
-def _median_shift_error(logs: np.ndarray[tuple[int], np.dtype[np.float64]], size: int) -> float:
-    jumps = np.diff(logs)
-    jump = _NORMAL_FROM_MAD * float(np.median(np.abs(jumps - np.median(jumps))))
-    block_noise = jump / math.sqrt(2)
+def _median_shift_error(logs: Floats, size: int) -> float:
+    block_noise = median_deviation(np.diff(logs)) / math.sqrt(2)
     return block_noise * _MEDIAN_PENALTY * math.sqrt(2 / size) if size > 1 else 0.0

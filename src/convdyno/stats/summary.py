@@ -15,6 +15,7 @@ from convdyno.stats.rounds import (
     Round,
     mean_variance,
     mean_variances,
+    median_deviation,
     over_rounds,
 )
 
@@ -27,8 +28,6 @@ PEEKING = 0.5
 """The fraction of alpha that is left when the rounds were ended by looking at their interval."""
 
 MINIMUM_ROUNDS = 3
-
-_NORMAL_FROM_MAD = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,7 @@ def legacy(
         mean_time_per_step=mean_seconds,
         mean_speed=images_per_step / mean_seconds,
         speed_uncertainty=float(speeds.std(ddof=1) / math.sqrt(n)) if n > 1 else None,
-        speed_jitter=_NORMAL_FROM_MAD * _median_deviation(speeds) if n > 1 else None,
+        speed_jitter=median_deviation(speeds) if n > 1 else None,
     )
 
 
@@ -186,7 +185,3 @@ def _half_width(rounds: Sequence[Round], alpha: float) -> tuple[float | None, st
     half = float(evidence.half_width(alpha))
     t = t_distribution.quantile(1 - alpha / 2, evidence.rounds - 1)
     return half, ROUNDS if half <= t * float(evidence.rounds_error) else ROUNDS_AND_BLOCKS
-
-
-def _median_deviation(values: Floats) -> float:
-    return float(np.median(np.abs(values - np.median(values))))

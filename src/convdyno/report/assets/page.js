@@ -16,20 +16,6 @@
     return node;
   };
 
-  // Numbers as the rest of convdyno writes them.
-  const three = (v) => {
-    const size = Math.abs(v);
-    return size >= 100 ? v.toFixed(0) : size >= 10 ? v.toFixed(1) : size >= 1 ? v.toFixed(2) : String(Number(v.toPrecision(3)));
-  };
-  const prefixed = (v, unit) => {
-    for (const [size, prefix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])
-      if (Math.abs(v) >= size) return `${three(v / size)} ${prefix}${unit}`;
-    return `${three(v)} ${unit}`;
-  };
-  const span = (v) => (v >= 1 ? `${three(v)} s` : v >= 1e-3 ? `${three(v * 1e3)} ms` : `${three(v * 1e6)} us`);
-  const percent = (v) => (v >= 0.1 ? `${(100 * v).toFixed(0)} %` : `${(100 * v).toFixed(1)} %`);
-  const known = (show) => (v) => (v === null || v === undefined ? "" : show(v));
-
   // The table.
   const COLUMNS = {
     network: { className: "id" },
@@ -37,19 +23,19 @@
     mode: { className: "id" },
     precision: { className: "id" },
     batch: { number: true, show: (i) => {
-      const each = cells.batch[i], all = each * cells.devices[i];
+      const each = cells.batch[i], all = cells.global_batch[i];
       return all === each ? String(each) : [String(each), make("span", { className: "sub", title: `${cells.devices[i]} devices`, textContent: `×${cells.devices[i]} = ${all}` })];
     } },
     settings: { className: "bare" },
     host: {},
     images_per_second: { number: true, first: "descending", className: "rate", show: (i) => {
       if (cells.images_per_second[i] === null) return "";
-      const ends = cells.low[i] === null ? "no interval" : `${three(cells.low[i])} to ${three(cells.high[i])}`;
-      return [make("b", { textContent: three(cells.images_per_second[i]) }), make("span", { className: "sub", textContent: ends })];
+      const ends = value("between_told", i) || "no interval";
+      return [make("b", { textContent: value("images_per_second_told", i) }), make("span", { className: "sub", textContent: ends })];
     } },
-    share_of_peak: { number: true, first: "descending", show: (i) => known(percent)(cells.share_of_peak[i]) },
-    images_per_joule: { number: true, first: "descending", show: (i) => known(three)(cells.images_per_joule[i]) },
-    memory_bytes: { number: true, show: (i) => known((v) => prefixed(v, "B"))(cells.memory_bytes[i]) },
+    share_of_peak: { number: true, first: "descending", show: (i) => value("share_of_peak_told", i) },
+    images_per_joule: { number: true, first: "descending", show: (i) => value("images_per_joule_told", i) },
+    memory_bytes: { number: true, show: (i) => value("memory_bytes_told", i) },
     status: { className: "bare", show: (i) => {
       const status = value("status", i);
       const kind = status === "ok" ? "ok" : status === "interrupted" ? "interrupted" : "bad";
@@ -85,7 +71,7 @@
       ...fact("versions", value("versions", i)),
       ...fact("machine", value("machine", i)),
       ...fact("labels", value("labels", i)),
-      ...fact("first step", known(span)(cells.first_step_seconds[i])),
+      ...fact("first step", value("first_step_seconds_told", i)),
       ...fact("rounds", `${cells.rounds[i]}, ${cells.blocks[i]} blocks${cells.contaminated_blocks[i] ? `, ${cells.contaminated_blocks[i]} of them disturbed` : ""}`),
       ...fact("mind", cells.warnings[i].map((w) => make("div", { textContent: data.warnings[w] }))),
     );
