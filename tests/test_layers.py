@@ -13,7 +13,7 @@ EVERYWHERE = {"files", "terminal"}
 BACKENDS = {"torch", "jax", "tensorflow"}
 """What Keras runs on."""
 CONTRACT = {"engines.contract", "engines.cpu", "blueprint", "errors"}
-DEVICE = {"engines.contract", "engines.cpu", "engines.devices", "machine", "errors"}
+DEVICE = {"engines.contract", "engines.devices", "machine", "errors"}
 MAY_IMPORT = {
     "errors": set(),
     "files": set(),
@@ -22,11 +22,11 @@ MAY_IMPORT = {
     "blueprint": {"errors"},
     "zoo": {"blueprint", "errors"},
     "trial": {"errors"},
-    "machine": {"errors"},
+    "machine": set(),
     "store": {"errors", "trial", "machine"},
-    "stats": {"errors", "store"},
+    "stats": {"store"},
     "report": {"errors", "stats", "store", "machine", "trial"},
-    "data": {"errors", "trial", "machine"},
+    "data": {"errors", "machine"},
     "engines": {"blueprint", "trial", "machine", "errors"},
     "engines.frameworks": set(),
     **{f"engines.frameworks.{name}": DEVICE for name in BACKENDS},
@@ -43,7 +43,7 @@ MAY_IMPORT = {
         "store", "machine", "stats", "report", "errors",
     },
     "cli": {"app", "report", "trial", "errors"},
-    "api": {"app", "report", "trial", "errors"},
+    "api": {"app", "errors"},
 }  # fmt: skip
 ALSO = {"engines.registry": {f"engines.{name}" for name in (*BACKENDS, "keras")}}
 """The one file that knows the engines; each is imported when it is asked for."""
@@ -57,7 +57,34 @@ DYNAMIC = {
     "zoo.registry": "the families, and networks of the user's own",
 }
 """Who may import by a name that is known only as it runs, and what."""
-IMPORTERS = {"import_module", "__import__", "spec_from_file_location", "run_module", "run_path"}
+IMPORTERS = {
+    "import_module", "__import__", "spec_from_file_location", "run_module", "run_path",
+    "resolve_name", "exec_module", "sys.modules",
+}  # fmt: skip
+"""Names by which code is imported or found at run time."""
+STARTED = {
+    "launch.preflight": {"run.host_facts"},
+    "launch.ssh": {"run.worker", "launch.remote_supervisor"},
+    "launch.transport": {"run.worker"},
+}
+"""Who starts which of our modules in a process of its own, by its name."""
+PROTOCOLS = {"engines.contract", "engines.keras.backend", "data.source", "data.convert",
+             "data.detect", "launch.launcher", "launch.transport", "stage.stopping"}  # fmt: skip
+"""The files that say what several classes of their own layer, or of users, have in common."""
+CALLED_BACK = {
+    "store.cell_locks": "says who holds a cell",
+    "store.index": "figures of a record, which stats derives, are kept beside its name",
+    "store.where": "a table of its own functions",
+    "report.cell": "a key to group by",
+    "report.charts": "a script that is made meanwhile",
+    "report.columns": "the table of columns",
+    "report.comparisons": "which pairs are one family",
+    "report.figures_roofline": "activations of a network, which only the zoo can count",
+    "report.format": "how a figure is written",
+    "report.legacy": "a table of its own functions",
+    "report.page": "a script that is made meanwhile",
+}
+"""What the layers of figures are given to call, and for what: nothing of a layer above them."""
 FRAMEWORKS = {"torch", "jax", "tensorflow", "keras", "flax"}
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -79,8 +106,8 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 @cache
 def imports(path: Path) -> list[str]:
-    """What a file imports; in a file that imports by name, every text that names one of ours."""
-    texts = module_of(path) in DYNAMIC or bool(dynamic(path))
+    """What a file imports, and every text in it that names one of our modules."""
+    started = {f"convdyno.{name}" for name in STARTED.get(module_of(path), ())}
     found = []
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
@@ -88,16 +115,29 @@ def imports(path: Path) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: imports are written in full"
             found += [f"{node.module}.{alias.name}" for alias in node.names]
-        elif texts and isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found += re.findall(r"^convdyno(?:\.[a-z0-9_]+)+$", node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named = re.findall(r"^convdyno(?:\.[a-z0-9_]+)+$", node.value)
+            found += [name for name in named if name not in started]
     return found
 
 
 @cache
 def dynamic(path: Path) -> set[str]:
     """What a file imports by name with."""
-    names = {getattr(node, "id", getattr(node, "attr", "")) for node in nodes_of(path)}
-    return names & IMPORTERS
+    return names_in(path) & IMPORTERS
+
+
+@cache
+def names_in(path: Path) -> set[str]:
+    """Every name of a file, also of what it imports under another."""
+    names = set()
+    for node in nodes_of(path):
+        match node:
+            case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+                names.add("sys.modules")
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+                names.add(name.rpartition(".")[2])
+    return names
 
 
 def module_of(path: Path) -> str:
@@ -126,9 +166,31 @@ def test_only_few_files_import_by_name(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_a_protocol_copies_no_class_of_a_layer_that_may_not_be_imported(path: Path) -> None:
-    """Those that hold data and figures, or use them, take the classes themselves."""
-    if layer_of(module_of(path)) in ("store", "stats", "report", "app", "cli", "api"):
-        assert "typing.Protocol" not in imports(path)
+    assert "Protocol" not in names_in(path) or module_of(path) in PROTOCOLS
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_a_layer_of_figures_is_given_nothing_of_another_to_call(path: Path) -> None:
+    if layer_of(module_of(path)) in ("store", "stats", "report"):
+        assert "Callable" not in names_in(path) or module_of(path) in CALLED_BACK
+
+
+def test_the_tables_allow_nothing_that_is_not_used() -> None:
+    modules = {module_of(path): path for path in FILES}
+    used: dict[str, set[str]] = {layer: set() for layer in MAY_IMPORT}
+    for module, path in modules.items():
+        if (layer := layer_of(module)) in used:
+            names = {name.removeprefix("convdyno.") for name in imports(path)}
+            used[layer] |= {
+                allowed
+                for allowed in MAY_IMPORT[layer]
+                if any(name == allowed or name.startswith(allowed + ".") for name in names)
+            }
+    unused = {layer: may - used[layer] for layer, may in MAY_IMPORT.items() if may - used[layer]}
+    assert unused == {}
+    assert {name for name in DYNAMIC if not dynamic(modules[name])} == set()
+    assert {name for name in PROTOCOLS if "Protocol" not in names_in(modules[name])} == set()
+    assert {name for name in CALLED_BACK if "Callable" not in names_in(modules[name])} == set()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "app").rglob("*.py")), ids=module_of)
