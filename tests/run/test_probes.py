@@ -11,7 +11,7 @@ import pytest
 
 from convdyno.blueprint.weights import initial_weights
 from convdyno.engines import registry
-from convdyno.run import feed, probes
+from convdyno.run import feed, measure
 from convdyno.run.feed import Feed, blueprint_of
 from convdyno.run.worker import Worker
 from convdyno.trial.spec import make_trial
@@ -44,8 +44,8 @@ def test_the_loader_is_counted_by_the_images_of_this_process(
 def test_a_probe_that_takes_longer_than_there_is_time_has_a_peak(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(probes, "PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "PROBE_SECONDS", 0.0)
     trial = make_trial(network="trivial", engine="reference", batch=1)
     blueprint = blueprint_of(trial)
     session = registry.load("reference").open(blueprint, trial, initial_weights(blueprint))
-    assert all(peak.per_second > 0 for peak in probes.probe(session))
+    assert all(peak.per_second > 0 for peak in measure.probe(session))

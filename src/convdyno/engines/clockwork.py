@@ -31,18 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
-from convdyno.engines.contract import (
-    Batch,
-    Engine,
-    Probe,
-    Session,
-    SessionSettings,
-    State,
-    Trial,
-    Weights,
-    World,
-)
+from convdyno.blueprint.weights import Weights
+from convdyno.engines.contract import Batch, Engine, Probe, Session, SessionSettings, State
 from convdyno.errors import Refused
+from convdyno.trial.spec import Trial
+from convdyno.trial.world import World
 
 NUMBERS = {
     "step": 0.002,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -10,34 +10,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.blueprint.graph import Blueprint
-from convdyno.blueprint.ops import Shape
-from convdyno.blueprint.weights import Weights
+from convdyno.blueprint.graph import Blueprint, Node
+from convdyno.blueprint.ops import Dropout, Op, Shape
+from convdyno.blueprint.weights import Weights as Weights
 from convdyno.errors import Refused
-from convdyno.trial.spec import Optimiser, Trial
-from convdyno.trial.world import World
-
-__all__ = [
-    "Batch",
-    "Engine",
-    "Fitter",
-    "HasLoader",
-    "Material",
-    "OpByOp",
-    "Optimiser",
-    "Probe",
-    "Session",
-    "State",
-    "Treatment",
-    "Trial",
-    "Weights",
-    "World",
-    "check_state",
-    "memories",
-    "normalise",
-    "seed_after",
-    "state_shapes",
-]
+from convdyno.trial.spec import Optimiser as Optimiser
+from convdyno.trial.spec import Trial as Trial
+from convdyno.trial.world import World as World
 
 Batch = Any
 """Images and labels on the device, in the engine's own types; opaque to everybody else."""
@@ -200,26 +179,12 @@ class Material:
     arrays: tuple[NDArray[np.uint8], NDArray[np.int64]] | None
     first_label: int
     """The label of the first class in the records."""
-    image: tuple[int, int, int]
-    """Height, width and channels that are wanted."""
-    train: bool
+    treatment: Treatment
+    """What is done to each image."""
     batch: int
     seed: int
     threads: int
     prefetch: int
-    area: tuple[float, float]
-    aspect: tuple[float, float]
-    jitter: bool
-    antialias: bool
-
-    @property
-    def treatment(self) -> Treatment:
-        """What is done to each image."""
-        height, width, channels = self.image
-        return Treatment(
-            (height, width), channels, self.train, self.area, self.aspect, self.jitter,
-            self.antialias,
-        )  # fmt: skip
 
 
 @runtime_checkable
@@ -238,6 +203,29 @@ class OpByOp(Protocol):
         """Run the same ops one after the other from here on: slower steps, no long compilation."""
 
 
+@dataclass
+class Walk:
+    """A blueprint on its way into a framework, node by node."""
+
+    blueprint: Blueprint
+    node: Node = field(init=False)
+    """The present one."""
+
+    @property
+    def shape(self) -> Shape:
+        """What the present node reads."""
+        return self.blueprint.shapes[self.node.inputs[0]]
+
+    def values(self, table: Mapping[type[Op], Callable[..., Any]]) -> dict[str, Any]:
+        """What an engine's table of ops makes of each node, by its name."""
+        values: dict[str, Any] = {}
+        for node in self.blueprint.nodes:
+            self.node = node
+            inputs = [values[name] for name in node.inputs]
+            values[node.name] = table[type(node.op)](self, node.op, *inputs)
+        return values
+
+
 def normalise(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Bytes as every engine's network sees them: 0..255 becomes -1..1."""
     return images.astype(np.float32) / np.float32(127.5) - np.float32(1)
@@ -248,6 +236,25 @@ def memories(optimiser: Optimiser) -> tuple[str, ...]:
     if optimiser.kind == "adam":
         return "first", "second"
     return ("velocity",) if optimiser.momentum else ()
+
+
+def decays(optimiser: Optimiser, name: str) -> bool:
+    """Whether the L2 term applies to the weight of that canonical name."""
+    return optimiser.decay_on == "all" or name.endswith("/kernel")
+
+
+def drops(blueprint: Blueprint) -> bool:
+    """Whether training draws random numbers."""
+    return any(isinstance(node.op, Dropout) and node.op.rate for node in blueprint.nodes)
+
+
+def unscaled(scale: float, gradients: Callable[[float], Weights]) -> Weights:
+    """Gradients at a loss scale; as in training with a dynamic one, until nothing overflows."""
+    while True:
+        found = gradients(scale)
+        if scale <= 1 or all(np.isfinite(array).all() for array in found.values()):
+            return found
+        scale /= 2
 
 
 def state_shapes(blueprint: Blueprint, optimiser: Optimiser) -> dict[str, Shape]:

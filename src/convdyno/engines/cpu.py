@@ -39,3 +39,8 @@ def crowded(threads: int) -> list[str]:
     if threads <= here:
         return []
     return [f"{threads} threads share {here} cores; --threads {here} is usually faster"]
+
+
+def warnings(device: str, precision: str, threads: int) -> tuple[str, ...]:
+    """What the user of a CPU should know; nothing of other devices."""
+    return (*emulation(precision), *crowded(threads)) if device == "cpu" else ()

@@ -13,7 +13,7 @@ import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -39,28 +39,23 @@ from convdyno.blueprint.ops import (
     Scale,
     Widen,
 )
-from convdyno.blueprint.weights import check_weights
-from convdyno.engines.contract import (
-    Batch,
-    Engine,
-    Optimiser,
-    Probe,
-    Session,
-    SessionSettings,
-    State,
-    Trial,
-    Weights,
-    World,
-    check_state,
-    normalise,
-)
+from convdyno.blueprint.weights import Weights, check_weights
+from convdyno.engines import contract
+from convdyno.engines.contract import Batch, Engine, Probe, Session, SessionSettings, State
 from convdyno.engines.reference_update import Array, fresh_memory, update
 from convdyno.errors import Refused
+from convdyno.trial.spec import Optimiser, Trial
+from convdyno.trial.world import World
+
+if TYPE_CHECKING:
+    from convdyno.engines.reference_backward import Step
 
 OWN = "own/reference/"
 """In a state: what was not yet rounded to float32."""
 Arrays = Mapping[str, NDArray[np.floating]]
 """Weights by canonical name, in any float type."""
+Images = NDArray[np.floating]
+Labels = NDArray[np.int64]
 
 
 @dataclass
@@ -72,9 +67,7 @@ class Pass:
     """Mean and population variance of the batch, by canonical name."""
 
 
-def forward(
-    blueprint: Blueprint, weights: Arrays, images: NDArray[np.floating], training: bool = False
-) -> Pass:
+def forward(blueprint: Blueprint, weights: Arrays, images: Images, training: bool = False) -> Pass:
     """Run a network; in training form batch norm uses the batch's own statistics."""
     done = Pass()
     for node in blueprint.nodes:
@@ -102,18 +95,14 @@ def forward(
     return done
 
 
-def logits(blueprint: Blueprint, weights: Arrays, images: NDArray[np.floating]) -> Array:
+def logits(blueprint: Blueprint, weights: Arrays, images: Images) -> Array:
     """The class scores of the first head as in use: running statistics, no dropout."""
     answer = blueprint.for_inference()
     return forward(answer, weights, images).values[answer.heads[0].node]
 
 
 def loss(
-    blueprint: Blueprint,
-    weights: Arrays,
-    images: NDArray[np.floating],
-    labels: NDArray[np.int64],
-    smoothing: float = 0.0,
+    blueprint: Blueprint, weights: Arrays, images: Images, labels: Labels, smoothing: float = 0.0
 ) -> float:
     """The training loss without L2: mean cross-entropy, summed over the heads by their weights."""
     values = forward(blueprint, weights, images, training=True).values
@@ -123,7 +112,7 @@ def loss(
     )
 
 
-def cross_entropy(scores: Array, labels: NDArray[np.int64], smoothing: float = 0.0) -> float:
+def cross_entropy(scores: Array, labels: Labels, smoothing: float = 0.0) -> float:
     """The mean over a batch of -log softmax(scores) in the direction of the targets."""
     shifted = scores - scores.max(axis=1, keepdims=True)
     log_probability = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
@@ -131,7 +120,7 @@ def cross_entropy(scores: Array, labels: NDArray[np.int64], smoothing: float = 0
     return -float((wanted * log_probability).sum(axis=1).mean())
 
 
-def targets(labels: NDArray[np.int64], classes: int, smoothing: float) -> Array:
+def targets(labels: Labels, classes: int, smoothing: float) -> Array:
     """What the probabilities should be: 1 for the label, but for the share that all get alike."""
     return (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
 
@@ -139,8 +128,8 @@ def targets(labels: NDArray[np.int64], classes: int, smoothing: float) -> Array:
 def finite_difference(
     blueprint: Blueprint,
     weights: Arrays,
-    images: NDArray[np.floating],
-    labels: NDArray[np.int64],
+    images: Images,
+    labels: Labels,
     name: str,
     index: tuple[int, ...],
     h: float = 1e-5,
@@ -162,23 +151,19 @@ def batch_statistics(x: Array) -> tuple[Array, Array]:
     return x.mean(axis=axes), x.var(axis=axes)
 
 
-def running_statistics(
-    blueprint: Blueprint, weights: Arrays, images: NDArray[np.floating]
-) -> dict[str, Array]:
+def running_statistics(blueprint: Blueprint, weights: Arrays, images: Images) -> dict[str, Array]:
     """The running means and variances after one training step on this batch."""
     return statistics_after(blueprint, weights, forward(blueprint, weights, images, training=True))
 
 
 def statistics_after(blueprint: Blueprint, weights: Arrays, done: Pass) -> dict[str, Array]:
     """The running means and variances after a training step with that forward pass."""
-    after = {}
-    for node in blueprint.nodes:
-        if isinstance(node.op, Norm):
-            for name in (f"{node.name}/mean", f"{node.name}/variance"):
-                after[name] = (
-                    node.op.decay * weights[name] + (1 - node.op.decay) * done.statistics[name]
-                )
-    return after
+    decays = {node.name: node.op.decay for node in blueprint.nodes if isinstance(node.op, Norm)}
+    return {
+        name: decay * weights[name] + (1 - decay) * done.statistics[name]
+        for node, decay in decays.items()
+        for name in (f"{node}/mean", f"{node}/variance")
+    }
 
 
 def _conv(op: Conv, w: Mapping[str, Array], x: Array) -> Array:
@@ -199,18 +184,13 @@ def _norm(op: Norm, w: Mapping[str, Array], x: Array) -> Array:
     return normal * w.get("scale", np.ones(1)) + w["offset"]
 
 
-def _act(op: Act, w: Mapping[str, Array], x: Array) -> Array:
-    match op.kind:
-        case "relu":
-            return np.maximum(x, 0)
-        case "relu6":
-            return np.clip(x, 0, 6)
-        case "leaky":
-            return np.where(x > 0, x, op.slope * x)
-        case "tanh":
-            return np.tanh(x)
-        case "sigmoid":
-            return 1 / (1 + np.exp(-x))
+ACTS: dict[str, Callable[[Act, Array], Array]] = {
+    "relu": lambda op, x: np.maximum(x, 0),
+    "relu6": lambda op, x: np.clip(x, 0, 6),
+    "leaky": lambda op, x: np.where(x > 0, x, op.slope * x),
+    "tanh": lambda op, x: np.tanh(x),
+    "sigmoid": lambda op, x: 1 / (1 + np.exp(-x)),
+}
 
 
 def _pool(op: Pool, w: Mapping[str, Array], x: Array) -> Array:
@@ -224,10 +204,15 @@ def _pool(op: Pool, w: Mapping[str, Array], x: Array) -> Array:
 
 
 def _lrn(op: LRN, w: Mapping[str, Array], x: Array) -> Array:
-    squares = np.pad(x**2, ((0, 0), (0, 0), (0, 0), (op.radius, op.radius)))
-    near: Array = sliding_window_view(squares, 2 * op.radius + 1, axis=3).sum(-1)
-    normal: Array = x / (op.bias + op.alpha * near) ** op.beta
+    normal: Array = x / (op.bias + op.alpha * near(x**2, op.radius)) ** op.beta
     return normal
+
+
+def near(x: Array, radius: int) -> Array:
+    """The sum over each value's neighbours across the channels."""
+    padded = np.pad(x, ((0, 0), (0, 0), (0, 0), (radius, radius)))
+    total: Array = sliding_window_view(padded, 2 * radius + 1, axis=3).sum(-1)
+    return total
 
 
 def _padded(x: Array, pad: Quad, value: float) -> Array:
@@ -243,7 +228,7 @@ def _windows(x: Array, kernel: Pair, stride: Pair) -> Array:
 COMPUTE: dict[type[Op], Callable[..., Array]] = {
     Conv: _conv,
     Norm: _norm,
-    Act: _act,
+    Act: lambda op, w, x: ACTS[op.kind](op, x),
     Pool: _pool,
     LRN: _lrn,
     Mean: lambda op, w, x: x.mean(axis=(1, 2)),
@@ -258,7 +243,7 @@ COMPUTE: dict[type[Op], Callable[..., Array]] = {
 """What each op computes as in use: (the op, its own weights, its inputs) -> its output."""
 
 
-class ReferenceSession:
+class ReferenceSession(Session):
     """A network that NumPy runs."""
 
     def __init__(self, blueprint: Blueprint, optimiser: Optimiser, weights: Weights) -> None:
@@ -278,71 +263,51 @@ class ReferenceSession:
         self._loss = math.nan
         self.load(weights)
 
-    def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Batch:
-        """A batch as the network sees it."""
-        return normalise(images), labels.copy()
+    def place(self, images: NDArray[np.uint8], labels: Labels) -> Batch:
+        return contract.normalise(images), labels.copy()
 
     def train_step(self, batch: Batch) -> None:
-        """One update, in float64."""
-        from convdyno.engines.reference_backward import differentiate
-
-        images, labels = batch
-        step = differentiate(
-            self._blueprint, self._now, images, labels, self._optimiser.label_smoothing
-        )
+        step = self._differentiate(batch)
         now = self._now | step.statistics
         self._now, self._memory = update(self._optimiser, now, step.gradients, self._memory)
         self._loss = step.loss
 
     def infer_step(self, batch: Batch) -> None:
-        """One forward pass."""
         self.logits(batch)
 
     def wait(self) -> None:
         """Nothing is ever pending."""
 
     def loss(self) -> float:
-        """The loss of the latest training step, before its update; NaN before the first."""
         return self._loss
 
     def logits(self, batch: Batch) -> NDArray[np.float32]:
-        """The class scores of the first head."""
         return logits(self._blueprint, self._now, batch[0]).astype(np.float32)
 
     def gradients(self, batch: Batch) -> Weights:
-        """The training loss's gradient (without L2) by each trainable weight."""
-        from convdyno.engines.reference_backward import differentiate
-
-        images, labels = batch
-        smoothing = self._optimiser.label_smoothing
-        found = differentiate(self._blueprint, self._now, images, labels, smoothing).gradients
+        found = self._differentiate(batch).gradients
         return {name: array.astype(np.float32) for name, array in found.items()}
 
     def weights(self) -> Weights:
-        """All weights, by canonical name."""
         return {name: array.astype(np.float32) for name, array in self._now.items()}
 
     def load(self, weights: Weights) -> None:
-        """Replace all weights."""
         check_weights(self._blueprint, weights)
         self._now = {n: weights[n].astype(np.float64) for n in self._blueprint.weights}
         if self._optimiser.ema is not None and not self._memory["updates"]:
             self._memory |= {f"average/{name}": array for name, array in self._now.items()}
 
     def state(self) -> State:
-        """Everything else that training remembers."""
         state: State = {n: array.astype(np.float32) for n, array in self._memory.items()}
         state |= {f"{OWN}{n}": array.copy() for n, array in (self._memory | self._now).items()}
         return state | {"updates": self._memory["updates"].astype(np.int64)}
 
     def restore(self, state: State) -> None:
-        """Go on from a state."""
-        check_state(self._blueprint, self._optimiser, state)
+        contract.check_state(self._blueprint, self._optimiser, state)
         self._memory = {n: _exact(state, n, state[n]) for n in self._memory}
         self._now = {n: _exact(state, n, array) for n, array in self._now.items()}
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate from the next step on."""
         self._optimiser = self._optimiser.model_copy(update={"rate": rate})
 
     def compilations(self) -> int:
@@ -359,17 +324,21 @@ class ReferenceSession:
         product = np.empty_like(square)
         image, kernel = np.full((1, 28, 28, 64), 0.5), np.full((3, 3, 64, 64), 0.5)
         conv = Conv(64, (3, 3), pad=(1, 1, 1, 1))
+        flops = 2.0 * conv.macs((28, 28, 64))
         source = np.full(1 << 24, 0.5)
         target = np.empty_like(source)
         return (
             Probe("matmul", 2.0 * 1024**3, lambda: np.matmul(square, square, out=product)),
-            Probe(
-                "conv",
-                2.0 * conv.macs((28, 28, 64)),
-                lambda: _conv(conv, {"kernel": kernel}, image),
-            ),
+            Probe("conv", flops, lambda: _conv(conv, {"kernel": kernel}, image)),
             Probe("copy", 2.0 * source.nbytes, lambda: np.copyto(target, source)),
         )
+
+    def _differentiate(self, batch: Batch) -> Step:
+        from convdyno.engines.reference_backward import differentiate
+
+        images, labels = batch
+        smoothing = self._optimiser.label_smoothing
+        return differentiate(self._blueprint, self._now, images, labels, smoothing)
 
 
 def _exact(state: State, name: str, rounded: NDArray[Any]) -> Array:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
@@ -27,7 +25,7 @@ from convdyno.blueprint.ops import (
     Widen,
 )
 from convdyno.engines import reference
-from convdyno.engines.reference import Arrays, Pass
+from convdyno.engines.reference import Arrays, Images, Labels, Pass
 from convdyno.engines.reference_update import Array
 
 Derivatives = tuple[list[Array], dict[str, Array]]
@@ -46,11 +44,7 @@ class Step:
 
 
 def differentiate(
-    blueprint: Blueprint,
-    weights: Arrays,
-    images: NDArray[np.floating],
-    labels: NDArray[np.int64],
-    smoothing: float = 0.0,
+    blueprint: Blueprint, weights: Arrays, images: Images, labels: Labels, smoothing: float = 0.0
 ) -> Step:
     """The training loss of a batch and its derivative by every trainable weight."""
     done = reference.forward(blueprint, weights, images, training=True)
@@ -90,7 +84,7 @@ def _accumulate(upstream: dict[str, Array], name: str, derivative: Array) -> Non
     upstream[name] = upstream[name] + derivative if name in upstream else derivative
 
 
-def _cross_entropy_derivative(scores: Array, labels: NDArray[np.int64], smoothing: float) -> Array:
+def _cross_entropy_derivative(scores: Array, labels: Labels, smoothing: float) -> Array:
     exponent = np.exp(scores - scores.max(axis=1, keepdims=True))
     probability: Array = exponent / exponent.sum(axis=1, keepdims=True)
     return (probability - reference.targets(labels, scores.shape[1], smoothing)) / len(labels)
@@ -100,23 +94,25 @@ def _conv(op: Conv, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> De
     top, bottom, left, right = op.pad
     padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
     dx, dk = np.zeros_like(padded), np.zeros_like(w["kernel"])
-    rows, columns = y.shape[1], y.shape[2]
     size_in, size_out = x.shape[3] // op.groups, y.shape[3] // op.groups
-    for i in range(op.kernel[0]):
-        for j in range(op.kernel[1]):
-            cells = (
-                slice(None),
-                slice(i, i + rows * op.stride[0], op.stride[0]),
-                slice(j, j + columns * op.stride[1], op.stride[1]),
-            )
-            for group in range(op.groups):
-                ins = slice(group * size_in, (group + 1) * size_in)
-                outs = slice(group * size_out, (group + 1) * size_out)
-                part = padded[(*cells, ins)]
-                dk[i, j, :, outs] = np.tensordot(part, dy[..., outs], axes=([0, 1, 2], [0, 1, 2]))
-                dx[(*cells, ins)] += dy[..., outs] @ w["kernel"][i, j, :, outs].T
+    for i, j, cells in _cells(op, y):
+        for group in range(op.groups):
+            ins = slice(group * size_in, (group + 1) * size_in)
+            outs = slice(group * size_out, (group + 1) * size_out)
+            part = padded[(*cells, ins)]
+            dk[i, j, :, outs] = np.tensordot(part, dy[..., outs], axes=([0, 1, 2], [0, 1, 2]))
+            dx[(*cells, ins)] += dy[..., outs] @ w["kernel"][i, j, :, outs].T
     inner = dx[:, top : dx.shape[1] - bottom, left : dx.shape[2] - right]
     return [inner], {"kernel": dk} | _bias(w, dy)
+
+
+def _cells(op: Conv | Pool, y: Array) -> Iterator[tuple[int, int, tuple[slice, ...]]]:
+    """Each cell of a window, with where all windows have it in the padded image."""
+    for i in range(op.kernel[0]):
+        for j in range(op.kernel[1]):
+            rows = slice(i, i + y.shape[1] * op.stride[0], op.stride[0])
+            columns = slice(j, j + y.shape[2] * op.stride[1], op.stride[1])
+            yield i, j, (slice(None), rows, columns)
 
 
 def _norm(op: Norm, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
@@ -129,18 +125,13 @@ def _norm(op: Norm, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> De
     return [dx], by_weight | {"offset": dy.sum(axes)}
 
 
-def _act(op: Act, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
-    match op.kind:
-        case "relu":
-            return [dy * (x > 0)], {}
-        case "relu6":
-            return [dy * ((x > 0) & (x < 6))], {}
-        case "leaky":
-            return [np.where(x > 0, dy, op.slope * dy)], {}
-        case "tanh":
-            return [dy * (1 - y * y)], {}
-        case "sigmoid":
-            return [dy * y * (1 - y)], {}
+ACTS: dict[str, Callable[[Act, Array, Array, Array], Array]] = {
+    "relu": lambda op, y, dy, x: dy * (x > 0),
+    "relu6": lambda op, y, dy, x: dy * ((x > 0) & (x < 6)),
+    "leaky": lambda op, y, dy, x: np.where(x > 0, dy, op.slope * dy),
+    "tanh": lambda op, y, dy, x: dy * (1 - y * y),
+    "sigmoid": lambda op, y, dy, x: dy * y * (1 - y),
+}
 
 
 def _pool(op: Pool, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
@@ -151,15 +142,7 @@ def _pool(op: Pool, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> De
     padded = np.pad(x, frame, constant_values=-np.inf if largest else 0.0)
     inside = np.pad(np.ones_like(x), frame, constant_values=1.0 if op.count_pad else 0.0)
     dx, open_ = np.zeros_like(padded), np.ones(y.shape, bool)
-    cells = [
-        (
-            slice(None),
-            slice(i, i + y.shape[1] * op.stride[0], op.stride[0]),
-            slice(j, j + y.shape[2] * op.stride[1], op.stride[1]),
-        )
-        for i in range(op.kernel[0])
-        for j in range(op.kernel[1])
-    ]
+    cells = [cell for _, _, cell in _cells(op, y)]
     count = sum(inside[cell] for cell in cells)
     for cell in cells:
         if largest:
@@ -172,14 +155,8 @@ def _pool(op: Pool, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> De
 
 
 def _lrn(op: LRN, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
-    def near(values: Array) -> Array:
-        frame = ((0, 0), (0, 0), (0, 0), (op.radius, op.radius))
-        windows = sliding_window_view(np.pad(values, frame), 2 * op.radius + 1, axis=3)
-        total: Array = windows.sum(-1)
-        return total
-
-    base = op.bias + op.alpha * near(x**2)
-    spread = near(dy * x * base ** (-op.beta - 1))
+    base = op.bias + op.alpha * reference.near(x**2, op.radius)
+    spread = reference.near(dy * x * base ** (-op.beta - 1), op.radius)
     return [dy * base**-op.beta - 2 * op.alpha * op.beta * x * spread], {}
 
 
@@ -203,7 +180,7 @@ def _mean(op: Mean, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> De
 BACKWARD: dict[type[Op], Callable[..., Derivatives]] = {
     Conv: _conv,
     Norm: _norm,
-    Act: _act,
+    Act: lambda op, w, y, dy, x: ([ACTS[op.kind](op, y, dy, x)], {}),
     Pool: _pool,
     LRN: _lrn,
     Mean: _mean,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convdyno.blueprint.ops import Shape
-from convdyno.engines.contract import Optimiser, memories
+from convdyno.engines.contract import Optimiser, decays, memories
 
 Array = NDArray[np.float64]
 Memory = dict[str, Array]
@@ -75,11 +75,6 @@ def prepare(
     if optimiser.larc_eta is not None:
         found = {name: larc(optimiser, weights[name], g) for name, g in found.items()}
     return found
-
-
-def decays(optimiser: Optimiser, name: str) -> bool:
-    """Whether the L2 term applies to the weight of that canonical name."""
-    return optimiser.decay_on == "all" or name.endswith("/kernel")
 
 
 def larc(optimiser: Optimiser, w: Array, g: Array) -> Array:

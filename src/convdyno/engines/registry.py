@@ -29,13 +29,12 @@ class _Row(NamedTuple):
     """The framework that this one runs on: a distribution and an extra of the same name."""
 
 
-_KERAS = _Row("convdyno.engines.keras", "keras", "keras", ("fp32", "bf16", "fp16", "tf32"))
+_ALL = ("fp32", "bf16", "fp16", "tf32")
+_KERAS = _Row("convdyno.engines.keras", "keras", "keras", _ALL)
 _ENGINES = {
-    "torch": _Row("convdyno.engines.torch", "torch", "torch", ("fp32", "bf16", "fp16", "tf32")),
-    "jax": _Row("convdyno.engines.jax", "jax", "jax", ("fp32", "bf16", "fp16", "tf32")),
-    "tensorflow": _Row(
-        "convdyno.engines.tensorflow", "tensorflow", "tensorflow", ("fp32", "bf16", "fp16", "tf32")
-    ),
+    "torch": _Row("convdyno.engines.torch", "torch", "torch", _ALL),
+    "jax": _Row("convdyno.engines.jax", "jax", "jax", _ALL),
+    "tensorflow": _Row("convdyno.engines.tensorflow", "tensorflow", "tensorflow", _ALL),
     "keras/torch": _KERAS._replace(backend="torch"),
     "keras/jax": _KERAS._replace(backend="jax"),
     "keras/tensorflow": _KERAS._replace(backend="tensorflow"),
@@ -60,7 +59,7 @@ class EngineInfo:
 
 def engines() -> dict[str, EngineInfo]:
     """Every engine by its name, the best one first."""
-    return {name: _info(name, row) for name, row in _ENGINES.items()}
+    return {name: _known(name) for name in _ENGINES}
 
 
 def chosen(words: str | None) -> list[str]:
@@ -70,19 +69,15 @@ def chosen(words: str | None) -> list[str]:
     if words == "all":
         return installed_frameworks() or [best_installed()]
     names = list(dict.fromkeys(word.strip() for word in words.split(",")))
-    for name in names:
-        if name not in _ENGINES:
-            raise UnknownName("engine", name, _ENGINES)
-    if not any(_info(name, _ENGINES[name]).installed for name in names):
+    known = [_known(name) for name in names]
+    if not any(info.installed for info in known):
         check(names[0])
     return names
 
 
 def check(name: str) -> EngineInfo:
     """What is known of an engine; a sentence says so if there is none or it is not installed."""
-    if name not in _ENGINES:
-        raise UnknownName("engine", name, _ENGINES)
-    info = _info(name, _ENGINES[name])
+    info = _known(name)
     if not info.installed:
         raise NotInstalled(f"the engine {name!r} is not installed: {info.install}")
     return info
@@ -105,9 +100,8 @@ def load(name: str) -> Engine:
 def read_state_dict(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of one of torch's own files by name; this imports torch."""
     check("torch")
-    found: dict[str, NDArray[Any]] = importlib.import_module(
-        "convdyno.engines.torch.state_dict"
-    ).read(path)
+    reader = importlib.import_module("convdyno.engines.torch.state_dict")
+    found: dict[str, NDArray[Any]] = reader.read(path)
     return found
 
 
@@ -126,9 +120,12 @@ def best_installed() -> str:
     raise NotInstalled(f"no framework is installed: {choices}")
 
 
-def _info(name: str, row: _Row) -> EngineInfo:
+def _known(name: str) -> EngineInfo:
+    if name not in _ENGINES:
+        raise UnknownName("engine", name, _ENGINES)
+    row = _ENGINES[name]
     try:
-        version, *_ = [metadata.version(name) for name in (row.distribution, row.backend) if name]
+        version, *_ = [metadata.version(one) for one in (row.distribution, row.backend) if one]
     except metadata.PackageNotFoundError:
         version = None
     extras = ",".join(filter(None, (row.extra, row.backend)))

@@ -17,16 +17,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
+from convdyno.blueprint import weight_file
 from convdyno.blueprint.graph import Blueprint
-from convdyno.blueprint.weight_file import (
-    STATE,
-    WeightHeader,
-    describe,
-    load_weights,
-    read_header,
-    read_state,
-    write_tensors,
-)
 from convdyno.blueprint.weights import Weights
 from convdyno.engines.contract import State
 from convdyno.errors import BadWeights
@@ -71,18 +63,20 @@ def save(
     """Write a checkpoint."""
     width = standing.training.trial.width
     note = f"step {standing.step}, epoch {standing.epoch}, batch {standing.batch}"
-    metadata = describe(blueprint, width, note) | {
+    metadata = weight_file.describe(blueprint, width, note) | {
         "training": standing.training.model_dump_json(),
         "class_names": json.dumps(standing.classes),
         "standing": json.dumps({name: getattr(standing, name) for name in NUMBERS}),
     }
     arrays = {name: np.ascontiguousarray(weights[name], np.float32) for name in blueprint.weights}
     # Not `ascontiguousarray`, which makes a row of a single number.
-    arrays |= {STATE + name: np.asarray(array, order="C") for name, array in state.items()}
-    write_tensors(path, arrays, metadata)
+    arrays |= {
+        weight_file.STATE + name: np.asarray(array, order="C") for name, array in state.items()
+    }
+    weight_file.write_tensors(path, arrays, metadata)
 
 
-def standing_of(header: WeightHeader) -> TrainingStanding:
+def standing_of(header: weight_file.WeightHeader) -> TrainingStanding:
     """What a checkpoint's header says, checked."""
     words = header.metadata
     try:
@@ -118,9 +112,9 @@ def standing_of(header: WeightHeader) -> TrainingStanding:
 
 def load(path: Path, blueprint: Blueprint) -> tuple[Weights, State, TrainingStanding]:
     """A checkpoint of this network; anything else is refused."""
-    header = read_header(path)
+    header = weight_file.read_header(path)
     standing = standing_of(header)
-    return load_weights(path, blueprint), read_state(header), standing
+    return weight_file.load_weights(path, blueprint), weight_file.read_state(header), standing
 
 
 def random_part(state: State) -> State:

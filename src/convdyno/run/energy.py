@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from convdyno.machine import processor
 from convdyno.machine.facts import visible_gpus
 from convdyno.store.record import Energy
 
@@ -100,8 +101,9 @@ def find(device: str, count: int = 1, *, powercap: Path | None = None, nvml: Any
 
 def _rapl(folder: Path) -> tuple[list[Counter], str]:
     """Packages and memory; the same through another door (`intel-rapl-mmio`) is not taken twice."""
-    zones = {zone: _text(zone / "name") for zone in sorted(folder.glob("intel-rapl:*"))}
-    packages = [zone for zone, name in zones.items() if (name or "").startswith("package-")]
+    found = sorted(folder.glob("intel-rapl:*"))
+    zones = {zone: processor.text_of(zone / "name").strip() for zone in found}
+    packages = [zone for zone, name in zones.items() if name.startswith("package-")]
     memory = [
         zone
         for zone, name in zones.items()
@@ -120,7 +122,7 @@ def _rapl(folder: Path) -> tuple[list[Counter], str]:
         return [], f"not readable: the counters of the processors (RAPL): {wrong}"
 
 
-def _zone(zone: Path, names: dict[Path, str | None]) -> Counter:
+def _zone(zone: Path, names: dict[Path, str]) -> Counter:
     path = zone / "energy_uj"
     name = names[zone] or zone.name
     if name == "dram":
@@ -130,18 +132,8 @@ def _zone(zone: Path, names: dict[Path, str | None]) -> Counter:
         return int(path.read_bytes()) / 1e6
 
     read()
-    return Counter(name, f"rapl {zone.name}", read, int(_need(zone / "max_energy_range_uj")) / 1e6)
-
-
-def _need(path: Path) -> str:
-    return path.read_text(encoding="ascii").strip()
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return _need(path)
-    except (OSError, UnicodeDecodeError):
-        return None
+    most = (zone / "max_energy_range_uj").read_text(encoding="ascii").strip()
+    return Counter(name, f"rapl {zone.name}", read, int(most) / 1e6)
 
 
 def _nvml(first: int, count: int, nvml: Any) -> tuple[list[Counter], str]:

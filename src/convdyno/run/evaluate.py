@@ -30,7 +30,7 @@ from convdyno.trial.spec import Trial
 
 TOP = 5
 Told = tuple[int, int, int, float, list[list[int]]]
-"""Images, top-1, top-5, the sum of losses; and of the confusion: rows, columns, counts."""
+"""Images, top-1, top-5, the sum of losses; of the confusion: rows, columns, counts above 0."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,6 @@ class EvaluationCounts:
     def loss(self) -> float:
         """The mean cross-entropy."""
         return self.loss_sum / self.images
-
-    def told(self) -> Told:
-        """The counts as other ranks hear them; of the confusion, only what is not zero."""
-        pairs = np.nonzero(self.confusion)
-        confusion = [*(axis.tolist() for axis in pairs), self.confusion[pairs].tolist()]
-        return self.images, self.top1, self.top5, self.loss_sum, confusion
 
     def to_data(self, classes: tuple[str, ...], *, full: bool = False) -> dict[str, Any]:
         """The evaluation for machines, with intervals; `full` adds what each class came to."""
@@ -87,12 +81,11 @@ def evaluate(
     session: Session, batches: Iterable[HostBatch], classes: int, ranks: Ranks | None = None
 ) -> EvaluationCounts:
     """Count over all batches, and over those of the other ranks."""
-    share = count(session, batches, classes)
-    return together((ranks or Ranks()).gather(share.told()), classes)
+    return together((ranks or Ranks()).gather(count(session, batches, classes)), classes)
 
 
-def count(session: Session, batches: Iterable[HostBatch], classes: int) -> EvaluationCounts:
-    """Count over one rank's share, of which there may be nothing."""
+def count(session: Session, batches: Iterable[HostBatch], classes: int) -> Told:
+    """What the others hear of one rank's share, of which there may be nothing."""
     images = top1 = top5 = 0
     loss = 0.0
     confusion = np.zeros((classes, classes), np.int64)
@@ -111,7 +104,9 @@ def count(session: Session, batches: Iterable[HostBatch], classes: int) -> Evalu
         highest = scores.max(axis=1, keepdims=True)
         loss += float((np.log(np.exp(scores - highest).sum(axis=1)) - (own - highest)[:, 0]).sum())
         np.add.at(confusion, (truth, scores.argmax(axis=1)), 1)
-    return EvaluationCounts(images, top1, top5, loss, confusion)
+    pairs = np.nonzero(confusion)
+    seen = [*(axis.tolist() for axis in pairs), confusion[pairs].tolist()]
+    return images, top1, top5, loss, seen
 
 
 def together(shares: Iterable[Told], classes: int) -> EvaluationCounts:
@@ -140,7 +135,7 @@ def examine(
     """What all ranks count, each on its share; None if `Stopped` came out of one of the shares."""
     told = None
     with _as_judged(session, blueprint, averaged, ranks), suppress(EvaluationStopped):
-        told = count(session, share, blueprint.classes).told()
+        told = count(session, share, blueprint.classes)
     shares = [share for share in ranks.gather(told) if share is not None]
     return together(shares, blueprint.classes) if len(shares) == ranks.world.size else None
 
@@ -193,12 +188,7 @@ class TrainedNetwork:
             session = engine.open(self._blueprint, trial, self._weights)
             pipeline = kept.enter_context(
                 make_pipeline(
-                    source,
-                    self._blueprint,
-                    trial,
-                    world,
-                    train=False,
-                    tolerance=tolerance,
+                    source, self._blueprint, trial, world, train=False, tolerance=tolerance
                 )
             )
             start = time.perf_counter()
@@ -254,7 +244,5 @@ def _of_first(weights: Weights, state: State, ranks: Ranks) -> tuple[Weights, St
 
 
 def _first_difference(one: tuple[str, ...], other: tuple[str, ...]) -> str:
-    for a, b in zip_longest(one, other, fillvalue="none"):
-        if a != b:
-            return f"{a!r} instead of {b!r}"
-    return "none"
+    pairs = zip_longest(one, other, fillvalue="none")
+    return next((f"{a!r} instead of {b!r}" for a, b in pairs if a != b), "none")

@@ -81,19 +81,15 @@ def answer(
     gradients out, which the step shows too.
     """
     with engine.op_by_op() if brief and isinstance(engine, OpByOp) else nullcontext():
-        return _answer(engine, name, question, kernels, brief)
-
-
-def _answer(engine: Engine, name: str, question: Question, kernels: str, brief: bool) -> Evidence:
-    session, batch = _open(engine, name, question, kernels)
-    evidence = {"logits": session.logits(batch)}
-    if not brief:
-        evidence |= {f"gradient/{n}": g for n, g in session.gradients(batch).items()}
-    session.train_step(batch)
-    evidence["loss"] = np.array([session.loss()], np.float32)
-    for _ in range(0 if brief else STEPS - 1):
+        session, batch = _open(engine, name, question, kernels)
+        evidence = {"logits": session.logits(batch)}
+        if not brief:
+            evidence |= {f"gradient/{n}": g for n, g in session.gradients(batch).items()}
         session.train_step(batch)
-    return evidence | {f"after/{n}": array for n, array in session.weights().items()}
+        evidence["loss"] = np.array([session.loss()], np.float32)
+        for _ in range(0 if brief else STEPS - 1):
+            session.train_step(batch)
+        return evidence | {f"after/{n}": array for n, array in session.weights().items()}
 
 
 def values_of(engine: Engine, name: str, question: Question, node: str) -> Evidence:

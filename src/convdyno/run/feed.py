@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from convdyno.blueprint.graph import Blueprint
 from convdyno.data import SOURCES
 from convdyno.data.synthetic import HostBatch, synthetic_batch
-from convdyno.engines.contract import Batch, Engine, Fitter, HasLoader, Material, Session
+from convdyno.engines.contract import Batch, Engine, Fitter, HasLoader, Material, Session, Treatment
 from convdyno.errors import BadData, Refused
 from convdyno.machine.processor import core_count
 from convdyno.store.record import Peak
@@ -225,7 +225,7 @@ def _material(source: Source, blueprint: Blueprint, trial: Trial, world: World) 
     usual = augment.usual(source.facts.kind)
     law = augment.LAWS.get(usual.crop if trial.crop == "auto" else trial.crop)
     share = slice(world.rank, None, world.size)
-    files = records = None
+    files = records = arrays = None
     if isinstance(source, Pictures):
         if (source.offsets != WHOLE).any():
             raise Refused("frameworks do not read archives in place: unpack them, or --loader own")
@@ -239,26 +239,28 @@ def _material(source: Source, blueprint: Blueprint, trial: Trial, world: World) 
                 f"TFRecords are shared out file by file, and {len(source.files)} do not suffice "
                 f"for {world.size} ranks: make more of them, or use --loader own"
             )
+    elif isinstance(source, DecodedImages):
+        arrays = source.images[share], source.labels[share]
     height, width, channels = blueprint.image
-    return Material(
-        files=files,
-        records=records,
-        arrays=(
-            (source.images[share], source.labels[share])
-            if isinstance(source, DecodedImages)
-            else None
-        ),
-        first_label=source.first_label if isinstance(source, Records) else 0,
-        image=(height, width, channels),
+    treatment = Treatment(
+        (height, width),
+        channels,
         train=trial.mode == "train",
-        batch=own_batch(trial, world),
-        seed=trial.seed + world.rank,
-        threads=trial.input_threads or core_count(),
-        prefetch=trial.prefetch,
         area=law.area if law else (1.0, 1.0),
         aspect=law.aspect if law else (1.0, 1.0),
         jitter=trial.colour != "off",
         antialias=trial.resize == "antialiased",
+    )
+    return Material(
+        files=files,
+        records=records,
+        arrays=arrays,
+        first_label=source.first_label if isinstance(source, Records) else 0,
+        treatment=treatment,
+        batch=own_batch(trial, world),
+        seed=trial.seed + world.rank,
+        threads=trial.input_threads or core_count(),
+        prefetch=trial.prefetch,
     )
 
 

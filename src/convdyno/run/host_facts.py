@@ -45,10 +45,14 @@ PATIENCE_SECONDS = 300
 def survey(trials: Sequence[Trial], name: str) -> dict[str, Any]:
     """The facts that all hosts must agree on, and those that differ between them."""
     address, interface = whereabouts(name)
+    known = registry.engines()
     return {
         "convdyno": __version__,
         "networks": [_network(trial) for trial in trials],
-        "engines": {trial.engine: _engine(trial.engine) for trial in trials},
+        "engines": {
+            trial.engine: known[trial.engine].version if trial.engine in known else None
+            for trial in trials
+        },
         "data": {trial.data: _present(trial.data) for trial in trials},
         "cores": len(usable_cores()),
         "gpus": len(facts.visible_gpus()),
@@ -92,12 +96,6 @@ def _network(trial: Trial) -> dict[str, str]:
         return {"digest": blueprint_of(trial).digest}
     except ConvdynoError as wrong:
         return {"wrong": str(wrong)}
-
-
-def _engine(name: str) -> str | None:
-    """The version of an engine's framework; None if it is not installed."""
-    known = registry.engines().get(name)
-    return known.version if known else None
 
 
 def _present(data: str) -> bool:

@@ -19,15 +19,16 @@ import psutil
 from convdyno.machine.processor import logical_cores
 from convdyno.run.energy import Joules
 from convdyno.stats.steady import Steady
-from convdyno.store.record import Block
+from convdyno.store.record import Block, Peak
 
 if TYPE_CHECKING:
+    from convdyno.engines.contract import Session
     from convdyno.run.ranks import Ranks
 
 BLOCK_SECONDS = 0.2
 """A block lasts at least this long, so that clock and counters resolve it."""
-
-
+PROBE_SECONDS = 0.4
+"""Each kind of pure work is repeated for this long."""
 COUNTER_SECONDS = 0.02
 """The system's CPU counters tick in hundredths of a second and say nothing of shorter times."""
 CHILDREN_LISTED = Path("/proc/thread-self/children").exists()
@@ -127,6 +128,24 @@ def gc_paused() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def probe(session: Session) -> list[Peak]:
+    """The best rate of each kind of pure work; the best, because a peak is a limit."""
+    peaks = []
+    for work in session.probes():
+        work.run()
+        session.wait()
+        best = math.inf
+        with gc_paused():
+            end = time.perf_counter() + PROBE_SECONDS
+            while best == math.inf or time.perf_counter() < end:
+                start = time.perf_counter_ns()
+                work.run()
+                session.wait()
+                best = min(best, (time.perf_counter_ns() - start) / 1e9)
+        peaks.append(Peak(kind=work.kind, per_second=work.work / best))
+    return peaks
 
 
 @dataclass(frozen=True, slots=True)

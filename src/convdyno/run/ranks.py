@@ -145,7 +145,8 @@ def _received(host: str, port: int, world: World, patience: float) -> list[TextI
     meeting = Meeting(listen(host, port), world.token.encode(), world.size)
     try:
         if missing := meeting.missing(patience):
-            raise TrialFailed("failed", _silent(missing, patience))
+            who = ("rank " if len(missing) == 1 else "ranks ") + ", ".join(map(str, missing))
+            raise TrialFailed("failed", f"{who} did not call rank 0 within {patience:.0f} s")
         return [_line(meeting.take(rank).line) for rank in range(1, world.size)]
     finally:
         meeting.close()
@@ -189,8 +190,3 @@ def _read(line: TextIO, rank: int) -> Any:
 
 def _gone(rank: int) -> TrialFailed:
     return TrialFailed("failed", f"rank {rank} hung up")
-
-
-def _silent(ranks: list[int], patience: float) -> str:
-    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
-    return f"{who} did not call rank 0 within {patience:.0f} s"

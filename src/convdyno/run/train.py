@@ -56,7 +56,7 @@ class RankTrainer:
     ) -> None:
         self._training, self._watching, self._folder = training, watching, folder
         self._ranks = ranks
-        self._say = say if ranks.first else _only(SAID_BY_ALL, say)
+        self._tell = say
         self._trial = trial = training.trial
         self._stopping = self._ending = False
         self._kept = ExitStack()
@@ -126,7 +126,6 @@ class RankTrainer:
         )
 
     def _advance(self) -> None:
-        """Make one step of training."""
         session, rate = self._session, self._training.rate(self._step / self._per_epoch)
         if rate != self._rate:
             self._rate = rate
@@ -189,7 +188,7 @@ class RankTrainer:
                 checkpoint.mark_best(self._folder / checkpoint.name(self._step))
         except OSError as wrong:
             raise UsageError(f"{self._folder} cannot be written: {wrong.strerror}") from None
-        self._kept.callback(self._journal.close)
+        self._kept.callback(self._journal.event_files.close)
         return self._journal.last("evaluated")
 
     def _open(self, split: Split) -> Source:
@@ -247,7 +246,7 @@ class RankTrainer:
         self._checked_loss()
         if self._journal:
             weights = self._divergence.weights(self._step, self._session.weights())
-            self._journal.pictures(self._step, weights, self._images[:PICTURES])
+            self._journal.event_files.pictures(self._step, weights, self._images[:PICTURES])
         self._cadence.done("picture")
         self._mark()
 
@@ -332,13 +331,9 @@ class RankTrainer:
             self._saved = self._step, self._evaluated
             self._say("saved", step=self._step, path=str(path))
 
+    def _say(self, event: str, **facts: Any) -> None:
+        if self._ranks.first or event in SAID_BY_ALL:
+            self._tell(event, **facts)
+
     def _warn(self, text: str) -> None:
         self._say("warning", text=text)
-
-
-def _only(events: tuple[str, ...], say: Say) -> Say:
-    def said(event: str, **facts: Any) -> None:
-        if event in events:
-            say(event, **facts)
-
-    return said

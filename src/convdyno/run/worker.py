@@ -38,6 +38,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -81,9 +82,7 @@ class Worker:
             self.out.write(line)
             self.out.flush()
 
-    def greet(
-        self, pins: list[int] | None, local_rank: int, local_size: int, device: str
-    ) -> None:  # fmt: skip
+    def greet(self, pins: list[int] | None, local_rank: int, local_size: int, device: str) -> None:
         """Take a share of this machine, and say what the other ranks must know of it."""
         from convdyno.machine import facts
         from convdyno.run import pinning
@@ -165,7 +164,7 @@ class Worker:
             losses=[loss for loss in losses if loss is not None] if steps > 1 else [],
             energy=self.meter.joules.facts().model_dump(),
             versions=engine.versions(),
-            settings=_plain(session.settings),
+            settings=asdict(session.settings),
             input=feed.facts,
             network={
                 "digest": blueprint.digest,
@@ -206,7 +205,7 @@ class Worker:
 
     def probe(self) -> None:
         """Measure the device's peaks, and the loader alone."""
-        from convdyno.run.probes import probe
+        from convdyno.run.measure import probe
 
         peaks = [*probe(self.session)]
         if (alone := self.feed.alone()) is not None:
@@ -278,13 +277,6 @@ class Worker:
             device_memory_bytes=self.session.memory_bytes(),
         )
 
-    def out_of_memory(self, error: BaseException) -> bool:
-        """Whether an error means that memory did not suffice."""
-        engine = getattr(self, "engine", None)
-        return isinstance(error, MemoryError) or (
-            engine is not None and engine.out_of_memory(error)
-        )
-
     def _import(self, name: str) -> None:
         """The engine; its imports are what a worker is for, and are timed."""
         if hasattr(self, "engine"):
@@ -303,7 +295,6 @@ class Worker:
             time.sleep(pause)
 
     def _next_loss(self) -> float | None:
-        """The loss of one more step."""
         self.meter.run(1)
         self.meter.wait()
         return self._loss()
@@ -355,14 +346,14 @@ def main() -> None:
 
 def _failure(worker: Worker, error: Exception) -> dict[str, Any]:
     traceback.print_exc()
-    if worker.out_of_memory(error):
-        trial = getattr(worker, "trial", None)
-        if trial is None:
-            return {"status": "oom", "reason": "out of memory"}
-        reason = (
-            f"out of memory with {trial.batch} images per device ({trial.network}, "
-            f"{trial.precision}, {trial.mode}): try a smaller --batch"
-        )
+    engine = getattr(worker, "engine", None)
+    if isinstance(error, MemoryError) or (engine and engine.out_of_memory(error)):
+        reason = "out of memory"
+        if trial := getattr(worker, "trial", None):
+            reason += (
+                f" with {trial.batch} images per device ({trial.network}, "
+                f"{trial.precision}, {trial.mode}): try a smaller --batch"
+            )
         return {"status": "oom", "reason": reason}
     if isinstance(error, LossLost):
         return {"status": "nan", "reason": str(error)}
@@ -426,13 +417,6 @@ def _lower_memory_limit(share: float) -> None:
 def _peak_memory_bytes() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _plain(settings: object) -> dict[str, Any]:
-    import dataclasses
-
-    data: dict[str, Any] = dataclasses.asdict(settings)  # type: ignore[call-overload]
-    return data
 
 
 if __name__ == "__main__":

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-from jax import lax
+from jax import Array, lax
 from jax import numpy as jnp
 
 from convdyno.blueprint.graph import Blueprint
-from convdyno.engines.contract import Optimiser
+from convdyno.engines import contract
+from convdyno.engines.contract import Trial
 from convdyno.engines.jax import lower, optimiser
 from convdyno.engines.jax.lower import Arrays, Policy
 from convdyno.errors import Refused
 
-Gradients = Callable[..., tuple[jax.Array, Arrays, Arrays]]
+Gradients = Callable[..., tuple[Array, Arrays, Arrays]]
 """(weights, statistics, key, images, labels, scale) -> (loss, statistics after, gradients)."""
 
 
@@ -24,8 +25,7 @@ class State(NamedTuple):
 
     weights: Arrays
     statistics: Arrays
-    memory: tuple[Arrays, ...]
-    """What the update rule remembers: velocities, or two moments."""
+    memory: optimiser.Memory
     updates: Any
     """How many there have been."""
     key: Any
@@ -36,7 +36,7 @@ class State(NamedTuple):
     """Of all weights and statistics, where the trial keeps one."""
 
 
-Step = Callable[[State, Any, Any, Any], tuple[State, jax.Array]]
+Step = Callable[[State, Any, Any, Any], tuple[State, Array]]
 """(state, images, labels, rate) -> (state, loss)."""
 
 
@@ -55,12 +55,12 @@ def gradients(blueprint: Blueprint, policy: Policy, smoothing: float) -> Gradien
 
     def scaled_loss(
         weights: Arrays, statistics: Arrays, key: Any, images: Any, labels: Any, scale: Any
-    ) -> tuple[jax.Array, tuple[jax.Array, Arrays]]:
+    ) -> tuple[Array, tuple[Array, Arrays]]:
         scores, after = network(weights | statistics, images, jax.random.wrap_key_data(key))
         loss = lower.loss(blueprint, scores, labels, smoothing)
         return loss * scale, (loss, after)
 
-    def compute(weights: Arrays, *rest: Any) -> tuple[jax.Array, Arrays, Arrays]:
+    def compute(weights: Arrays, *rest: Any) -> tuple[Array, Arrays, Arrays]:
         found, (loss, after) = jax.grad(scaled_loss, has_aux=True)(weights, *rest)
         return loss, after, {name: gradient / rest[-1] for name, gradient in found.items()}
 
@@ -68,28 +68,24 @@ def gradients(blueprint: Blueprint, policy: Policy, smoothing: float) -> Gradien
 
 
 def train(
-    blueprint: Blueprint,
-    policy: Policy,
-    spec: Optimiser,
-    static_scale: float,
-    parts: int = 1,
-    exchange: Exchange | None = None,
+    blueprint: Blueprint, policy: Policy, trial: Trial, scale: float, exchange: Exchange | None
 ) -> Step:
     """Forward, backward and update; alone or with others, of a batch as a whole or in parts."""
+    spec, parts = trial.optimiser, trial.accumulate
     compute = gradients(blueprint, policy, spec.label_smoothing)
     if parts > 1:
         compute = _one_by_one(compute, parts)
-    drops = lower.drops(blueprint)
+    drops = contract.drops(blueprint)
 
-    def step(state: State, images: Any, labels: Any, rate: Any) -> tuple[State, jax.Array]:
+    def step(state: State, images: Any, labels: Any, rate: Any) -> tuple[State, Array]:
         key = mine = state.key
         if drops:
             key, mine = jax.random.key_data(jax.random.split(jax.random.wrap_key_data(key)))
             if exchange:
                 mine = _rekeyed(mine, exchange.own_key)
-        scale = state.scale.value if state.scale else static_scale
+        factor = state.scale.value if state.scale else scale
         loss, statistics, slopes = compute(
-            state.weights, state.statistics, mine, images, labels, scale
+            state.weights, state.statistics, mine, images, labels, factor
         )
         if exchange:
             slopes = exchange.average(slopes)
@@ -104,7 +100,7 @@ def train(
     return step
 
 
-def infer(answer: Blueprint, policy: Policy) -> Callable[[Arrays, Any], jax.Array]:
+def infer(answer: Blueprint, policy: Policy) -> Callable[[Arrays, Any], Array]:
     """(weights in use, images) -> the scores of the first head."""
     network = lower.lower(answer, policy, training=False)
     return lambda weights, images: network(weights, images, None)[0][0]
@@ -113,14 +109,14 @@ def infer(answer: Blueprint, policy: Policy) -> Callable[[Arrays, Any], jax.Arra
 def in_use(policy: Policy) -> Callable[[Arrays], Arrays]:
     """Kernels and biases as the network computes with them; batch norm stays in float32."""
 
-    def cast(name: str, array: jax.Array) -> jax.Array:
+    def cast(name: str, array: Array) -> Array:
         half = name.rpartition("/")[2] in ("kernel", "bias")
         return array.astype(policy.dtype) if half else array
 
     return lambda arrays: {name: cast(name, array) for name, array in arrays.items()}
 
 
-def normalise(policy: Policy) -> Callable[[Any], jax.Array]:
+def normalise(policy: Policy) -> Callable[[Any], Array]:
     """Bytes as the network sees them: 0..255 becomes -1..1."""
     return lambda images: (images.astype(jnp.float32) / 127.5 - 1).astype(policy.between)
 
@@ -133,7 +129,7 @@ def _one_by_one(compute: Gradients, parts: int) -> Gradients:
 
     def whole(
         weights: Arrays, statistics: Arrays, key: Any, images: Any, labels: Any, scale: Any
-    ) -> tuple[jax.Array, Arrays, Arrays]:
+    ) -> tuple[Array, Arrays, Arrays]:
         if len(labels) % parts:
             raise Refused(f"a batch of {len(labels)} cannot be cut into {parts} equal parts")
 
@@ -153,7 +149,7 @@ def _one_by_one(compute: Gradients, parts: int) -> Gradients:
     return whole
 
 
-def _rekeyed(bits: Any, change: Callable[[Any], Any]) -> jax.Array:
+def _rekeyed(bits: Any, change: Callable[[Any], Any]) -> Array:
     return jax.random.key_data(change(jax.random.wrap_key_data(bits)))
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.sharding import Mesh, PartitionSpec
 
 from convdyno.blueprint.graph import is_state
-from convdyno.engines.contract import Trial, World
+from convdyno.engines.contract import Trial
 from convdyno.engines.frameworks.jax import device, ranks
 from convdyno.engines.frameworks.jax.ranks import SAME
 from convdyno.engines.jax.compiled import Exchange, State, Step
@@ -28,12 +28,6 @@ AXIS = "devices"
 OWN = PartitionSpec(AXIS)
 """Side by side along the first axis."""
 PATIENCE = "--xla_cpu_collective_call_terminate_timeout_seconds=3600"
-
-
-def join(world: World, trial: Trial) -> None:
-    """Meet the other processes, before JAX looks for its devices."""
-    check(trial)
-    ranks.join(world)
 
 
 def check(trial: Trial) -> None:
@@ -110,11 +104,11 @@ class Alone:
         """Host arrays of which each device goes on with a copy of its own."""
         return self.share(arrays)
 
-    def place(self, array: np.ndarray, convert: Callable[[Any], jax.Array]) -> jax.Array:
+    def place(self, array: np.ndarray, convert: Callable[[Any], Array]) -> Array:
         """A host batch, converted there."""
         return convert(self.share(array))
 
-    def parts(self, array: jax.Array) -> Sequence[jax.Array]:
+    def parts(self, array: Array) -> Sequence[Array]:
         """A batch as the devices of this process have it."""
         return (array,)
 
@@ -126,13 +120,13 @@ class Alone:
         """What the first device of this process has."""
         return tree
 
-    def loss(self, loss: jax.Array) -> float:
+    def loss(self, loss: Array) -> float:
         """The mean over the devices of this process."""
         return float(loss)
 
 
 class Together:
-    """Several devices, of this process or of many."""
+    """Several devices, of this process or of many, with the methods of `Alone`."""
 
     def __init__(self, devices: Sequence[jax.Device], compress: str) -> None:
         self._mesh = Mesh(np.array(devices), AXIS)
@@ -147,7 +141,7 @@ class Together:
     def compiled(self, step: Step) -> Any:
         """A training step as one program on all devices, each with its own part of the batch."""
 
-        def part(*given: Any) -> tuple[State, jax.Array]:
+        def part(*given: Any) -> tuple[State, Array]:
             after, loss = step(*given)
             return after, loss[None]
 
@@ -169,10 +163,9 @@ class Together:
         return jax.tree.map(lambda array: self._joined(self._copies(array), SAME), tree)
 
     def keep(self, arrays: Any) -> Any:
-        """Host arrays of which each device goes on with a copy of its own."""
         return jax.tree.map(lambda array: self._joined(self._copies(array), OWN), arrays)
 
-    def place(self, array: np.ndarray, convert: Callable[[Any], jax.Array]) -> jax.Array:
+    def place(self, array: np.ndarray, convert: Callable[[Any], Array]) -> Array:
         """A host batch of this process, in equal parts; on one device where that cannot be."""
         even = len(array) % len(self._local) == 0
         devices = self._local if even else self._local[:1]
@@ -182,12 +175,10 @@ class Together:
         ]
         return self._joined(parts, OWN) if even else parts[0]
 
-    def parts(self, array: jax.Array) -> Sequence[jax.Array]:
-        """A batch as the devices of this process have it."""
+    def parts(self, array: Array) -> Sequence[Array]:
         return [shard.data for shard in array.addressable_shards]
 
     def copies(self, arrays: Arrays) -> Sequence[Arrays]:
-        """Weights as the devices of this process have them; statistics are the first one's."""
         return [
             {
                 name: jax.device_put(array.addressable_data(0), one)
@@ -199,17 +190,15 @@ class Together:
         ]
 
     def first(self, tree: Any) -> Any:
-        """What the first device of this process has."""
         return jax.tree.map(lambda array: array.addressable_data(0), tree)
 
-    def loss(self, loss: jax.Array) -> float:
-        """The mean over the devices of this process."""
+    def loss(self, loss: Array) -> float:
         return float(np.mean([np.array(shard.data) for shard in loss.addressable_shards]))
 
-    def _copies(self, array: np.ndarray) -> list[jax.Array]:
+    def _copies(self, array: np.ndarray) -> list[Array]:
         return [jax.device_put(device.private_copy(array), one) for one in self._local]
 
-    def _joined(self, parts: list[jax.Array], spec: PartitionSpec) -> jax.Array:
+    def _joined(self, parts: list[Array], spec: PartitionSpec) -> Array:
         return ranks.joined(parts, self._mesh, spec)
 
 
@@ -221,5 +210,5 @@ def _layout(state: State) -> State:
     return State(SAME, OWN, SAME, SAME, SAME, SAME, average)  # type: ignore[arg-type]
 
 
-def _own_key(key: jax.Array) -> jax.Array:
+def _own_key(key: Array) -> Array:
     return jax.random.fold_in(key, lax.axis_index(AXIS))

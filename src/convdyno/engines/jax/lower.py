@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax import numpy as jnp
 
 from convdyno.blueprint.graph import Blueprint
@@ -32,7 +32,7 @@ from convdyno.blueprint.ops import (
     Widen,
 )
 
-Arrays = dict[str, jax.Array]
+Arrays = dict[str, Array]
 """Arrays by canonical name: kernels are (height, width, in, out) here as they are there."""
 
 
@@ -46,11 +46,11 @@ class Policy:
     """Of what is handed from op to op."""
     precision: lax.Precision
     """Of the products of float32 numbers."""
-    conv: Callable[[Policy, Conv, jax.Array, jax.Array], jax.Array]
+    conv: Callable[[Policy, Conv, Array, Array], Array]
     """(the policy, an op, images, kernel) -> images."""
-    norm: Callable[[Norm, jax.Array, jax.Array, jax.Array], tuple[jax.Array, ...]]
+    norm: Callable[[Norm, Array, Array, Array], tuple[Array, ...]]
     """(an op, float32 values, scale, offset) -> (values, mean and variance of the batch)."""
-    max_pool: Callable[[Pool, jax.Array], jax.Array]
+    max_pool: Callable[[Pool, Array], Array]
 
 
 @dataclass(slots=True)
@@ -58,8 +58,8 @@ class _Walk:
     """One pass over a blueprint, while it is traced."""
 
     policy: Policy
-    images: jax.Array
-    key: jax.Array | None
+    images: Array
+    key: Array | None
     """None where nothing is dropped."""
     training: bool
     node: str = ""
@@ -68,16 +68,14 @@ class _Walk:
     dropped: int = 0
 
 
-Network = Callable[[Arrays, jax.Array, jax.Array | None], tuple[list[jax.Array], Arrays]]
+Network = Callable[[Arrays, Array, Array | None], tuple[list[Array], Arrays]]
 """(weights, images, key) -> (the scores of each head, running statistics after the batch)."""
 
 
 def lower(blueprint: Blueprint, policy: Policy, *, training: bool) -> Network:
     """The network as a function, in training form or as in use."""
 
-    def network(
-        weights: Arrays, images: jax.Array, key: jax.Array | None
-    ) -> tuple[list[jax.Array], Arrays]:
+    def network(weights: Arrays, images: Array, key: Array | None) -> tuple[list[Array], Arrays]:
         walk = _Walk(policy, images, key, training)
         values: Arrays = {}
         for node in blueprint.nodes:
@@ -95,9 +93,7 @@ def lower(blueprint: Blueprint, policy: Policy, *, training: bool) -> Network:
     return network
 
 
-def loss(
-    blueprint: Blueprint, scores: list[jax.Array], labels: jax.Array, smoothing: float
-) -> jax.Array:
+def loss(blueprint: Blueprint, scores: list[Array], labels: Array, smoothing: float) -> Array:
     """Mean cross-entropy, summed over the heads by their weights."""
     shares = zip(blueprint.heads, scores, strict=True)
     return reduce(
@@ -105,12 +101,7 @@ def loss(
     )
 
 
-def drops(blueprint: Blueprint) -> bool:
-    """Whether training draws random numbers."""
-    return any(isinstance(node.op, Dropout) and node.op.rate for node in blueprint.nodes)
-
-
-def native_conv(policy: Policy, op: Conv, x: jax.Array, kernel: jax.Array) -> jax.Array:
+def native_conv(policy: Policy, op: Conv, x: Array, kernel: Array) -> Array:
     """A convolution as JAX's users write it."""
     top, bottom, left, right = op.pad
     return lax.conv_general_dilated(
@@ -124,12 +115,12 @@ def native_conv(policy: Policy, op: Conv, x: jax.Array, kernel: jax.Array) -> ja
     )
 
 
-def native_max_pool(op: Pool, x: jax.Array) -> jax.Array:
+def native_max_pool(op: Pool, x: Array) -> Array:
     """A sliding maximum; the gradient goes to the first of equal values."""
     return lax.reduce_window(x, -jnp.inf, lax.max, *_window(op))
 
 
-def _cross_entropy(scores: jax.Array, labels: jax.Array, smoothing: float) -> jax.Array:
+def _cross_entropy(scores: Array, labels: Array, smoothing: float) -> Array:
     classes = scores.shape[1]
     mine = labels[:, None] == jnp.arange(classes)
     found = jax.nn.log_softmax(scores)
@@ -138,9 +129,7 @@ def _cross_entropy(scores: jax.Array, labels: jax.Array, smoothing: float) -> ja
     return -jnp.where(mine, found, 0).sum() / len(labels)
 
 
-def native_norm(
-    op: Norm, x: jax.Array, scale: jax.Array, offset: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def native_norm(op: Norm, x: Array, scale: Array, offset: Array) -> tuple[Array, Array, Array]:
     """Batch norm over a batch, differentiated by JAX.
 
     To first order the variance does not change with the mean, so no gradient flows there. The mean
@@ -153,14 +142,14 @@ def native_norm(
     return (x - mean) * (lax.rsqrt(variance + op.eps) * scale) + offset, mean, variance
 
 
-def _conv(walk: _Walk, op: Conv, w: Arrays, x: jax.Array) -> jax.Array:
+def _conv(walk: _Walk, op: Conv, w: Arrays, x: Array) -> Array:
     dtype, between = walk.policy.dtype, walk.policy.between
     y = walk.policy.conv(walk.policy, op, x.astype(dtype), w["kernel"].astype(dtype))
     y = y.astype(between)
     return y + w["bias"].astype(between) if op.bias else y
 
 
-def _dense(walk: _Walk, op: Dense, w: Arrays, x: jax.Array) -> jax.Array:
+def _dense(walk: _Walk, op: Dense, w: Arrays, x: Array) -> Array:
     dtype, between = walk.policy.dtype, walk.policy.between
     y = jnp.dot(
         x.astype(dtype),
@@ -171,7 +160,7 @@ def _dense(walk: _Walk, op: Dense, w: Arrays, x: jax.Array) -> jax.Array:
     return y + w["bias"].astype(between) if op.bias else y
 
 
-def _norm(walk: _Walk, op: Norm, w: Arrays, x: jax.Array) -> jax.Array:
+def _norm(walk: _Walk, op: Norm, w: Arrays, x: Array) -> Array:
     scale = w["scale"] if op.scale else jnp.ones_like(w["offset"])
     x = x.astype(jnp.float32)
     if walk.training:
@@ -184,28 +173,23 @@ def _norm(walk: _Walk, op: Norm, w: Arrays, x: jax.Array) -> jax.Array:
     return y.astype(walk.policy.between)
 
 
-def _act(walk: _Walk, op: Act, w: Arrays, x: jax.Array) -> jax.Array:
-    match op.kind:
-        case "relu":
-            return jax.nn.relu(x)
-        case "relu6":
-            return jax.nn.relu6(x)
-        case "leaky":
-            return jnp.where(x > 0, x, op.slope * x)
-        case "tanh":
-            return jnp.tanh(x)
-        case "sigmoid":
-            return jax.nn.sigmoid(x)
+ACTS: dict[str, Callable[[Act, Array], Array]] = {
+    "relu": lambda op, x: jax.nn.relu(x),
+    "relu6": lambda op, x: jax.nn.relu6(x),
+    "leaky": lambda op, x: jnp.where(x > 0, x, op.slope * x),
+    "tanh": lambda op, x: jnp.tanh(x),
+    "sigmoid": lambda op, x: jax.nn.sigmoid(x),
+}
 
 
-def _pool(walk: _Walk, op: Pool, w: Arrays, x: jax.Array) -> jax.Array:
+def _pool(walk: _Walk, op: Pool, w: Arrays, x: Array) -> Array:
     if op.kind == "max":
         return walk.policy.max_pool(op, x)
     total = lax.reduce_window(x.astype(jnp.float32), 0.0, lax.add, *_window(op))
     return (total / _cells(op, x.shape[1:3])).astype(x.dtype)
 
 
-def _lrn(walk: _Walk, op: LRN, w: Arrays, x: jax.Array) -> jax.Array:
+def _lrn(walk: _Walk, op: LRN, w: Arrays, x: Array) -> Array:
     x = x.astype(jnp.float32)
     side = (op.radius, op.radius)
     near = lax.reduce_window(
@@ -219,7 +203,7 @@ def _lrn(walk: _Walk, op: LRN, w: Arrays, x: jax.Array) -> jax.Array:
     return (x * (op.bias + op.alpha * near) ** -op.beta).astype(walk.policy.between)
 
 
-def _dropout(walk: _Walk, op: Dropout, w: Arrays, x: jax.Array) -> jax.Array:
+def _dropout(walk: _Walk, op: Dropout, w: Arrays, x: Array) -> Array:
     if walk.key is None or not walk.training or not op.rate:
         return x
     walk.dropped += 1
@@ -227,20 +211,16 @@ def _dropout(walk: _Walk, op: Dropout, w: Arrays, x: jax.Array) -> jax.Array:
     return jnp.where(kept, x / (1 - op.rate), 0)
 
 
-def _widen(walk: _Walk, op: Widen, w: Arrays, x: jax.Array) -> jax.Array:
-    return jnp.pad(x, ((0, 0), (0, 0), (0, 0), (op.before, op.after)))
-
-
-LOWER: dict[type[Op], Callable[..., jax.Array]] = {
+LOWER: dict[type[Op], Callable[..., Array]] = {
     Input: lambda walk, op, w: walk.images,
     Conv: _conv,
     Norm: _norm,
     Dense: _dense,
-    Act: _act,
+    Act: lambda walk, op, w, x: ACTS[op.kind](op, x),
     Pool: _pool,
     LRN: _lrn,
     Dropout: _dropout,
-    Widen: _widen,
+    Widen: lambda walk, op, w, x: jnp.pad(x, ((0, 0), (0, 0), (0, 0), (op.before, op.after))),
     Mean: lambda walk, op, w, x: x.mean((1, 2)),
     Flatten: lambda walk, op, w, x: x.reshape(len(x), -1),
     Add: lambda walk, op, w, *xs: reduce(operator.add, xs),

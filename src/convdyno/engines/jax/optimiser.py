@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
+from jax import Array
 from jax import numpy as jnp
 
-from convdyno.engines.contract import Optimiser
+from convdyno.engines.contract import Optimiser, decays
 from convdyno.engines.jax.lower import Arrays
 
 ADAM_BETA1, ADAM_BETA2, ADAM_EPS = 0.9, 0.999, 1e-8
 SCALE_AT_FIRST, SCALE_GROWTH, SCALE_BACKOFF, SCALE_PATIENCE = 65536.0, 2.0, 0.5, 2000
 """As in torch's GradScaler, which people know."""
+Memory = tuple[Arrays, ...]
+"""What the update rule remembers: velocities, or two moments."""
 
 
 class LossScale(NamedTuple):
     """A dynamic loss scale: its value, and how many good steps it has seen since it changed."""
 
-    value: jax.Array | np.float32
-    good: jax.Array | np.int32
+    value: Array | np.float32
+    good: Array | np.int32
 
 
 def at_first() -> LossScale:
@@ -29,13 +31,8 @@ def at_first() -> LossScale:
 
 
 def update(
-    spec: Optimiser,
-    weights: Arrays,
-    gradients: Arrays,
-    memory: tuple[Arrays, ...],
-    count: jax.Array,
-    rate: jax.Array,
-) -> tuple[Arrays, tuple[Arrays, ...]]:
+    spec: Optimiser, weights: Arrays, gradients: Arrays, memory: Memory, count: Array, rate: Array
+) -> tuple[Arrays, Memory]:
     """The weights and the memory after update number `count` (1, 2, ...)."""
     gradients = _prepared(spec, weights, gradients, rate)
     rows = {
@@ -51,12 +48,12 @@ def average(decay: float, before: Arrays, now: Arrays) -> Arrays:
     return {name: decay * array + (1 - decay) * now[name] for name, array in before.items()}
 
 
-def finite(gradients: Arrays) -> jax.Array:
+def finite(gradients: Arrays) -> Array:
     """Whether no gradient overflowed."""
     return jnp.stack([jnp.isfinite(g).all() for g in gradients.values()]).all()
 
 
-def rescale(scale: LossScale, ok: jax.Array) -> LossScale:
+def rescale(scale: LossScale, ok: Array) -> LossScale:
     """The loss scale after a step that was good or not."""
     good = jnp.where(ok, scale.good + 1, 0)
     grown = good == SCALE_PATIENCE
@@ -64,14 +61,11 @@ def rescale(scale: LossScale, ok: jax.Array) -> LossScale:
     return LossScale(scale.value * factor, jnp.where(grown, 0, good))
 
 
-def _decays(spec: Optimiser, name: str) -> bool:
-    return spec.weight_decay > 0 and (spec.decay_on == "all" or name.endswith("/kernel"))
-
-
-def _prepared(spec: Optimiser, weights: Arrays, gradients: Arrays, rate: jax.Array) -> Arrays:
+def _prepared(spec: Optimiser, weights: Arrays, gradients: Arrays, rate: Array) -> Arrays:
     """The gradients that a rule gets: with L2, clipped together, and scaled one by one."""
+    decay = spec.weight_decay
     found = {
-        name: g + spec.weight_decay * weights[name] if _decays(spec, name) else g
+        name: g + decay * weights[name] if decay and decays(spec, name) else g
         for name, g in gradients.items()
     }
     if spec.clip_norm is not None:
@@ -83,7 +77,7 @@ def _prepared(spec: Optimiser, weights: Arrays, gradients: Arrays, rate: jax.Arr
     return found
 
 
-def _larc(spec: Optimiser, w: jax.Array, g: jax.Array, rate: jax.Array) -> jax.Array:
+def _larc(spec: Optimiser, w: Array, g: Array, rate: Array) -> Array:
     assert spec.larc_eta is not None
     of_weight, of_gradient = (jnp.sqrt(jnp.square(x).sum()) for x in (w, g))
     both = (of_weight > 0) & (of_gradient > 0)
@@ -92,13 +86,8 @@ def _larc(spec: Optimiser, w: jax.Array, g: jax.Array, rate: jax.Array) -> jax.A
 
 
 def _rule(
-    spec: Optimiser,
-    w: jax.Array,
-    g: jax.Array,
-    memory: list[jax.Array],
-    count: jax.Array,
-    rate: jax.Array,
-) -> tuple[jax.Array, ...]:
+    spec: Optimiser, w: Array, g: Array, memory: list[Array], count: Array, rate: Array
+) -> tuple[Array, ...]:
     if spec.kind == "adam":
         m = ADAM_BETA1 * memory[0] + (1 - ADAM_BETA1) * g
         s = ADAM_BETA2 * memory[1] + (1 - ADAM_BETA2) * jnp.square(g)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
+from jax import Array
 from jax import numpy as jnp
 
 from convdyno.blueprint.ops import Conv
@@ -14,7 +15,7 @@ from convdyno.engines.jax.lower import Policy
 
 
 def probes(
-    device: jax.Device, policy: Policy, enqueued: Callable[[jax.Array], jax.Array]
+    device: jax.Device, policy: Policy, enqueued: Callable[[Array], Array]
 ) -> Sequence[Probe]:
     """Work of some tens of milliseconds on an ordinary device; `enqueued` is told its result."""
     big = device.platform != "cpu"
@@ -25,7 +26,7 @@ def probes(
     floats = (1 << 28) if big else (1 << 26)
     random = np.random.default_rng(0)
 
-    def filled(*shape: int) -> jax.Array:
+    def filled(*shape: int) -> Array:
         values = random.uniform(-0.5, 0.5, shape).astype(np.float32)
         return jax.device_put(values, device).astype(policy.dtype)
 
@@ -44,7 +45,7 @@ def probes(
     # Into memory that is there already; a sign, because a bare copy would be compiled away.
     negate = jax.jit(lambda source, target: -source, donate_argnums=1, keep_unused=True)
 
-    def copy() -> jax.Array:
+    def copy() -> Array:
         nonlocal target
         target = negate(source, target)
         return enqueued(target)

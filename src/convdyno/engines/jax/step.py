@@ -10,13 +10,14 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax import numpy as jnp
 from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines.contract import Probe, State, Trial, check_state, memories, seed_after
+from convdyno.engines import contract
+from convdyno.engines.contract import Probe, Session, State, Trial, memories
 from convdyno.engines.frameworks.jax import device
 from convdyno.engines.jax import compiled, data_parallel, lower, optimiser, probes, settings, tuned
 from convdyno.engines.jax.lower import Arrays, Policy
@@ -31,11 +32,11 @@ RANDOM = "random/jax/key"
 class JaxBatch:
     """A batch on the device."""
 
-    images: jax.Array
-    labels: jax.Array
+    images: Array
+    labels: Array
 
 
-class JaxSession:
+class JaxSession(Session):
     """One set of weights and compiled programs on it; a step is one call of one program.
 
     In half precision the training step casts the float32 kernels as it goes; the forward pass has
@@ -47,6 +48,7 @@ class JaxSession:
         data_parallel.check(trial)
         self._device, self.settings = settings.prepare(trial, data_parallel.host_devices(trial))
         self._placing = data_parallel.over(trial, self._device)
+        self._put = self._placing.share
         self.settings.flags.update(self._placing.facts)
         self.clock = time.perf_counter_ns
         self._trial, self._blueprint = trial, blueprint
@@ -55,14 +57,7 @@ class JaxSession:
 
         static = trial.loss_scale if isinstance(trial.loss_scale, float) else None
         self._static_scale = static or 1.0
-        step = compiled.train(
-            blueprint,
-            policy,
-            trial.optimiser,
-            self._static_scale,
-            trial.accumulate,
-            self._placing.exchange,
-        )
+        step = compiled.train(blueprint, policy, trial, self._static_scale, self._placing.exchange)
         self._step = self._placing.compiled(step)
         self._gradients = jax.jit(
             compiled.gradients(blueprint, policy, trial.optimiser.label_smoothing)
@@ -72,39 +67,38 @@ class JaxSession:
         self._normalise = jax.jit(compiled.normalise(policy))
 
         training = trial.mode == "train"
+        remembered = memories(trial.optimiser) if training else ()
+        zeros = {name: np.zeros(shape, np.float32) for name, shape in blueprint.trainable.items()}
         scaled = training and trial.precision == "fp16"
         if scaled:
             self.settings.flags["loss_scale"] = static or "dynamic"
         self._state = compiled.State(
             weights={},
             statistics={},
-            memory=self._memory(len(memories(trial.optimiser)) if training else 0),
+            memory=tuple(self._put(zeros) for _ in remembered),
             updates=self._put(np.int32(0)),
             key=self._put(_key(trial.seed)),
             scale=self._put(optimiser.at_first()) if scaled and not static else None,
             average={} if training and trial.optimiser.ema is not None else None,
         )
         self._ready: list[Arrays] | None = None
-        self._loss: jax.Array | None = None
+        self._loss: Array | None = None
         self._latest: Any = None
         self._placed: Any = None
         self.set_rate(trial.optimiser.rate)
         self.load(weights)
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> JaxBatch:
-        """Bring a host batch to the device; normalise to [-1, 1] there."""
         self._placed = self._placing.place(images, self._normalise)
         return JaxBatch(self._placed, self._placing.place(labels.astype(np.int32), lambda on: on))
 
     def train_step(self, batch: JaxBatch) -> None:
-        """Enqueue one update of the weights."""
         self._for_training()
         self._ready = None
         self._state, self._loss = self._step(self._state, batch.images, batch.labels, self._rate)
         self._latest = self._loss
 
     def infer_step(self, batch: JaxBatch) -> None:
-        """Enqueue one forward pass as in use."""
         self._latest = self._scores(batch)
 
     def wait(self) -> None:
@@ -112,53 +106,46 @@ class JaxSession:
         jax.block_until_ready((self._placed, self._latest))
 
     def loss(self) -> float:
-        """The loss of the latest training step, before its update; NaN before the first."""
         return math.nan if self._loss is None else self._placing.loss(self._loss)
 
     def logits(self, batch: JaxBatch) -> NDArray[np.float32]:
-        """The class scores of the first head as in use, one row an image."""
         return np.concatenate([np.array(part) for part in self._scores(batch)])
 
     def gradients(self, batch: JaxBatch) -> Weights:
-        """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
         state = self._placing.first(self._state)
-        scale = float(state.scale.value) if state.scale else self._static_scale
         own = state.weights, state.statistics, state.key
         parts = [
             jax.device_put(part, self._device)
             for part in zip(*map(self._placing.parts, (batch.images, batch.labels)), strict=True)
         ]
-        while True:
-            found = [self._gradients(*own, *part, scale)[2] for part in parts]
-            arrays = {
-                name: np.mean([np.array(gradients[name]) for gradients in found], axis=0)
+
+        def found(scale: float) -> Weights:
+            given = [self._gradients(*own, *part, scale)[2] for part in parts]
+            return {
+                name: np.mean([np.array(gradients[name]) for gradients in given], axis=0)
                 for name in self._blueprint.trainable
             }
-            # As in training with a dynamic loss scale, until nothing overflows.
-            if scale <= 1 or all(np.isfinite(array).all() for array in arrays.values()):
-                return arrays
-            scale /= 2
+
+        scale = float(state.scale.value) if state.scale else self._static_scale
+        return contract.unscaled(scale, found)
 
     def weights(self) -> Weights:
-        """All weights in canonical names and layouts, float32."""
         held = self._placing.first(self._state.weights | self._state.statistics)
         return {name: np.array(held[name]) for name in self._blueprint.weights}
 
     def load(self, weights: Weights) -> None:
-        """Replace all weights."""
         check_weights(self._blueprint, weights)
-        arrays = self._named({name: weights[name] for name in self._blueprint.weights})
+        wanted = {name: weights[name] for name in self._blueprint.weights}
+        arrays = self._named(wanted)
         self._state = self._state._replace(
             weights={name: array for name, array in arrays.items() if not is_state(name)},
             statistics={name: array for name, array in arrays.items() if is_state(name)},
         )
         if self._state.average is not None and not int(self._state.updates):
-            average = self._named({name: weights[name] for name in self._blueprint.weights})
-            self._state = self._state._replace(average=average)
+            self._state = self._state._replace(average=self._named(wanted))
         self._ready = None
 
     def state(self) -> State:
-        """Everything else that training remembers."""
         self._for_training()
         held = self._placing.first(self._state)
         arrays = {
@@ -176,17 +163,16 @@ class JaxSession:
         return state
 
     def restore(self, state: State) -> None:
-        """Go on from a state, once its weights are loaded."""
         self._for_training()
         spec, held = self._trial.optimiser, self._state
-        check_state(self._blueprint, spec, state)
+        contract.check_state(self._blueprint, spec, state)
 
         def kind(word: str, shapes: Iterable[str]) -> Arrays:
             return self._named({n: state[f"{word}/{n}"].astype(np.float32) for n in shapes})
 
         updates, key = int(state["updates"]), state.get(RANDOM)
         if key is None or (key.shape, key.dtype) != (held.key.shape, held.key.dtype):
-            key = _key(seed_after(self._trial.seed, updates))
+            key = _key(contract.seed_after(self._trial.seed, updates))
         scale = held.scale
         if scale and "scale/value" in state:
             value, good = np.float32(state["scale/value"]), np.int32(state["scale/good_steps"])
@@ -200,21 +186,18 @@ class JaxSession:
         )
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate from the next step on."""
         self._rate = self._put(np.float32(rate))
 
     def compilations(self) -> int:
-        """How many programs have been compiled in this process so far."""
         return device.compilations()
 
     def memory_bytes(self) -> int | None:
-        """The peak of device memory held, where the device has memory of its own."""
         return device.memory_bytes(self._device)
 
     def probes(self) -> Sequence[Probe]:
         """A matrix product, a convolution and a copy at the trial's precision."""
 
-        def enqueued(result: jax.Array) -> jax.Array:
+        def enqueued(result: Array) -> Array:
             self._latest = result
             return result
 
@@ -224,7 +207,7 @@ class JaxSession:
         if self._trial.mode != "train":
             raise Refused("this session was opened for inference: open one with --mode train")
 
-    def _scores(self, batch: JaxBatch) -> list[jax.Array]:
+    def _scores(self, batch: JaxBatch) -> list[Array]:
         """The class scores of the first head, of each part of a batch."""
         if self._ready is None:
             held = self._state.weights | self._state.statistics
@@ -234,23 +217,11 @@ class JaxSession:
         parts = self._placing.parts(batch.images)
         return [self._infer(copy, part) for copy, part in zip(self._ready, parts, strict=False)]
 
-    def _memory(self, count: int) -> tuple[Arrays, ...]:
-        """What the update rule remembers before the first step."""
-        shapes = self._blueprint.trainable
-        return tuple(
-            self._put({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
-            for _ in range(count)
-        )
-
     def _named(self, arrays: Weights) -> Arrays:
         """Host arrays on the devices; of statistics each device has its own."""
         own = {name: array for name, array in arrays.items() if is_state(name)}
         same = {name: array for name, array in arrays.items() if not is_state(name)}
         return self._put(same) | self._placing.keep(own)
-
-    def _put(self, tree: Any) -> Any:
-        """Host arrays that all devices have alike."""
-        return self._placing.share(tree)
 
 
 def _key(seed: int) -> NDArray[np.uint32]:

@@ -19,7 +19,7 @@ from functools import partial, reduce
 from typing import Any, Literal, NamedTuple
 
 import jax
-from jax import lax
+from jax import Array, lax
 from jax import numpy as jnp
 
 from convdyno.blueprint.ops import Conv, Norm, Pair, Pool, Quad, Shape
@@ -65,7 +65,7 @@ def classify(op: Conv, channels: int) -> str:
     return "window" if min(channels, op.out) >= MANY_CHANNELS else "thin"
 
 
-def conv(policy: Policy, op: Conv, x: jax.Array, kernel: jax.Array) -> jax.Array:
+def conv(policy: Policy, op: Conv, x: Array, kernel: Array) -> Array:
     """A convolution in the form that suits it, into float32."""
     forms = FORMS.get((jnp.dtype(policy.dtype).name, classify(op, x.shape[3])), NATIVE)
     if forms == NATIVE:
@@ -73,21 +73,21 @@ def conv(policy: Policy, op: Conv, x: jax.Array, kernel: jax.Array) -> jax.Array
     return _conv(policy, op, forms, x, kernel)
 
 
-def _native(policy: Policy, op: Conv, x: jax.Array, kernel: jax.Array) -> jax.Array:
+def _native(policy: Policy, op: Conv, x: Array, kernel: Array) -> Array:
     """XLA's own convolution; of bf16 numbers in float32, which it converts them to anyway."""
     return native_conv(policy, op, x.astype(jnp.float32), kernel.astype(jnp.float32))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _conv(policy: Policy, op: Conv, forms: Forms, x: jax.Array, kernel: jax.Array) -> jax.Array:
+def _conv(policy: Policy, op: Conv, forms: Forms, x: Array, kernel: Array) -> Array:
     return (_native if forms.forward == "native" else _convolve)(policy, op, x, kernel)
 
 
-def _conv_forward(policy: Policy, op: Conv, forms: Forms, x: jax.Array, kernel: jax.Array) -> Any:
+def _conv_forward(policy: Policy, op: Conv, forms: Forms, x: Array, kernel: Array) -> Any:
     return _conv(policy, op, forms, x, kernel), (x, kernel)
 
 
-def _conv_backward(policy: Policy, op: Conv, forms: Forms, held: Any, slope: jax.Array) -> Any:
+def _conv_backward(policy: Policy, op: Conv, forms: Forms, held: Any, slope: Array) -> Any:
     x, kernel = held
     native, back = jax.vjp(partial(_native, policy, op), x, kernel)
     by_image, by_kernel = back(slope.astype(native.dtype))
@@ -102,7 +102,7 @@ def _conv_backward(policy: Policy, op: Conv, forms: Forms, held: Any, slope: jax
 _conv.defvjp(_conv_forward, _conv_backward)
 
 
-def _convolve(policy: Policy, op: Conv, x: jax.Array, kernel: jax.Array) -> jax.Array:
+def _convolve(policy: Policy, op: Conv, x: Array, kernel: Array) -> Array:
     shifts, (rows, columns) = _shifts(op, x), op.kernel
     terms = [
         _by(policy, _aside([shifts[i, j] for j in range(columns)]), _matrix(kernel[i]))
@@ -111,10 +111,7 @@ def _convolve(policy: Policy, op: Conv, x: jax.Array, kernel: jax.Array) -> jax.
     return reduce(operator.add, terms)
 
 
-def _by_image(
-    policy: Policy, op: Conv, x: jax.Array, kernel: jax.Array, slope: jax.Array
-) -> jax.Array:
-    """The gradient by the images."""
+def _by_image(policy: Policy, op: Conv, x: Array, kernel: Array, slope: Array) -> Array:
     turned = kernel.transpose(0, 1, 3, 2)
     mirrored = _mirrored(op)
     if op.stride == (1, 1) and min(mirrored) >= 0:
@@ -124,9 +121,7 @@ def _by_image(
     return reduce(operator.add, parts)
 
 
-def _by_kernel(
-    policy: Policy, op: Conv, x: jax.Array, kernel: jax.Array, slope: jax.Array
-) -> jax.Array:
+def _by_kernel(policy: Policy, op: Conv, x: Array, kernel: Array, slope: Array) -> Array:
     """The gradient by the kernel; the pixels of all images are summed over."""
     shifts = [_matrix(_numbers(shift)) for shift in _shifts(op, x).values()]
     if len(shifts) == 1 and kernel.shape[2] < kernel.shape[3]:
@@ -137,7 +132,7 @@ def _by_kernel(
     return jnp.stack([part.T for part in found]).reshape(kernel.shape)
 
 
-def _shifts(op: Conv | Pool, x: jax.Array, beyond: float = 0) -> dict[Pair, jax.Array]:
+def _shifts(op: Conv | Pool, x: Array, beyond: float = 0) -> dict[Pair, Array]:
     """For each cell of a window the pixels that it reads, as many as there are windows."""
     top, bottom, left, right = op.pad
     rows, columns = op.shape(x.shape[1:])[:2]
@@ -150,17 +145,17 @@ def _shifts(op: Conv | Pool, x: jax.Array, beyond: float = 0) -> dict[Pair, jax.
     return {(i, j): x[:, i : i + ends[0] : down, j : j + ends[1] : across] for i, j in _cells(op)}
 
 
-def _by(policy: Policy, x: jax.Array, matrix: jax.Array) -> jax.Array:
+def _by(policy: Policy, x: Array, matrix: Array) -> Array:
     """Each pixel times a matrix."""
     x = _numbers(x)
     return _product(policy, _matrix(x), matrix).reshape(*x.shape[:-1], matrix.shape[1])
 
 
-def _product(policy: Policy, a: jax.Array, b: jax.Array) -> jax.Array:
+def _product(policy: Policy, a: Array, b: Array) -> Array:
     return jnp.dot(a, b, precision=policy.precision, preferred_element_type=jnp.float32)
 
 
-def _upright(matrix: jax.Array) -> jax.Array:
+def _upright(matrix: Array) -> Array:
     """Really transposed in memory, which bf16 units need."""
     turned = matrix.T
     if turned.dtype == jnp.float32 or turned.shape[1] % 2:
@@ -170,20 +165,20 @@ def _upright(matrix: jax.Array) -> jax.Array:
     return lax.optimization_barrier(pairs).reshape(turned.shape)
 
 
-def _bits(x: jax.Array) -> jax.Array:
+def _bits(x: Array) -> Array:
     """bf16 as integers, which are moved as they are; XLA moves bf16 by way of float32."""
     return lax.bitcast_convert_type(x, jnp.uint16) if x.dtype == jnp.bfloat16 else x
 
 
-def _numbers(x: jax.Array) -> jax.Array:
+def _numbers(x: Array) -> Array:
     return lax.bitcast_convert_type(x, jnp.bfloat16) if x.dtype == jnp.uint16 else x
 
 
-def _aside(images: list[jax.Array]) -> jax.Array:
+def _aside(images: list[Array]) -> Array:
     return jnp.concatenate(images, -1)
 
 
-def _matrix(x: jax.Array) -> jax.Array:
+def _matrix(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
@@ -197,7 +192,7 @@ def _mirrored(op: Conv) -> Quad:
     return rows - 1 - top, rows - 1 - bottom, columns - 1 - left, columns - 1 - right
 
 
-def _spread(part: jax.Array, cell: Pair, op: Conv | Pool, shape: Shape) -> jax.Array:
+def _spread(part: Array, cell: Pair, op: Conv | Pool, shape: Shape) -> Array:
     """What windows give back to one of their cells, at the pixels of the images that it reads."""
     low = cell[0] - op.pad[0], cell[1] - op.pad[2]
     pads = [
@@ -210,14 +205,12 @@ def _spread(part: jax.Array, cell: Pair, op: Conv | Pool, shape: Shape) -> jax.A
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def norm(
-    op: Norm, x: jax.Array, scale: jax.Array, offset: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def norm(op: Norm, x: Array, scale: Array, offset: Array) -> tuple[Array, Array, Array]:
     """Batch norm over a batch, with the gradient of the paper (arXiv:1502.03167): fewer passes."""
     return _norm_forward(op, x, scale, offset)[0]
 
 
-def _norm_forward(op: Norm, x: jax.Array, scale: jax.Array, offset: jax.Array) -> Any:
+def _norm_forward(op: Norm, x: Array, scale: Array, offset: Array) -> Any:
     axes = tuple(range(x.ndim - 1))
     mean = x.mean(axes)
     variance = jnp.square(x - mean).mean(axes)
@@ -226,7 +219,7 @@ def _norm_forward(op: Norm, x: jax.Array, scale: jax.Array, offset: jax.Array) -
     return (y, mean, variance), (x, mean, factor, scale)
 
 
-def _norm_backward(op: Norm, held: Any, slopes: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _norm_backward(op: Norm, held: Any, slopes: Any) -> tuple[Array, Array, Array]:
     """Nothing depends on the statistics but running averages, so only the first slope counts."""
     (x, mean, factor, scale), slope = held, slopes[0]
     axes, count = tuple(range(x.ndim - 1)), x.size // x.shape[-1]
@@ -239,17 +232,17 @@ def _norm_backward(op: Norm, held: Any, slopes: Any) -> tuple[jax.Array, jax.Arr
 norm.defvjp(_norm_forward, _norm_backward)
 
 
-def max_pool(op: Pool, x: jax.Array) -> jax.Array:
+def max_pool(op: Pool, x: Array) -> Array:
     """A sliding maximum; as in the native form the gradient goes to the first of equal values."""
     return _max_pool(op, x) if len(_cells(op)) <= MANY_CELLS else native_max_pool(op, x)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _max_pool(op: Pool, x: jax.Array) -> jax.Array:
+def _max_pool(op: Pool, x: Array) -> Array:
     return _highest(op, x)[0]
 
 
-def _highest(op: Pool, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _highest(op: Pool, x: Array) -> tuple[Array, Array]:
     """The maxima, and which of its window's cells each is."""
     first, *others = _shifts(op, x, -jnp.inf).values()
     best, where = first, jnp.zeros(first.shape, jnp.uint8)
@@ -259,12 +252,12 @@ def _highest(op: Pool, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return best, where
 
 
-def _pool_forward(op: Pool, x: jax.Array) -> Any:
+def _pool_forward(op: Pool, x: Array) -> Any:
     best, where = _highest(op, x)
     return best, (where, x)
 
 
-def _pool_backward(op: Pool, held: Any, slope: jax.Array) -> tuple[jax.Array]:
+def _pool_backward(op: Pool, held: Any, slope: Array) -> tuple[Array]:
     where, x = held
     parts = [
         _spread(jnp.where(where == number, slope, 0), cell, op, x.shape)

@@ -12,21 +12,19 @@ from convdyno.errors import Refused
 def engine(backend: str) -> Engine:
     """The engine of Keras on "torch", "jax" or "tensorflow"."""
     import_keras(backend)
-    from convdyno.engines.keras.framework import KerasEngine
-
     match backend:
         case "torch":
             from convdyno.engines.keras.on_torch import TorchBackend
 
-            return KerasEngine(TorchBackend())
+            return TorchBackend()
         case "jax":
             from convdyno.engines.keras.on_jax import JaxBackend
 
-            return KerasEngine(JaxBackend())
+            return JaxBackend()
         case _:
             from convdyno.engines.keras.on_tensorflow import TensorflowBackend
 
-            return KerasEngine(TensorflowBackend())
+            return TensorflowBackend()
 
 
 def import_keras(backend: str) -> None:

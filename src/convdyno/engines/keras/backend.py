@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from convdyno.engines.contract import Trial, World
+from convdyno.blueprint.graph import Blueprint
+from convdyno.engines.contract import Engine, Session, Trial, Weights
+from convdyno.engines.keras.step import KerasSession
 from convdyno.errors import Refused
-
-HALF = {"bf16": "bfloat16", "fp16": "float16"}
-
 
 Gradients = Callable[[Any, Any, float], list[Any]]
 """(images, labels, loss scale) -> one gradient for each trainable variable."""
@@ -30,8 +29,8 @@ class DeviceFacts:
     flags: dict[str, object] = field(default_factory=dict)
 
 
-class Backend(Protocol):
-    """A framework under Keras."""
+class Backend(Engine, Protocol):
+    """A framework under Keras, and with that an engine."""
 
     name: str
     labels: str
@@ -39,14 +38,9 @@ class Backend(Protocol):
     rank: int
     """Its place among others; what is dropped at random differs by it."""
 
-    def versions(self) -> dict[str, str]:
-        """Versions of the framework and of the libraries that do its arithmetic."""
-
-    def join(self, world: World, trial: Trial) -> None:
-        """Take part in a world, before anything is started; `Refused` says why not."""
-
-    def leave(self) -> None:
-        """Part from the others, who leave too."""
+    def open(self, blueprint: Blueprint, trial: Trial, weights: Weights) -> Session:
+        """Load a network on a device."""
+        return KerasSession(self, blueprint, trial, weights)
 
     def start(self, trial: Trial) -> DeviceFacts:
         """Give the process its device, threads and arithmetic; `Refused` says what it has."""
@@ -54,7 +48,7 @@ class Backend(Protocol):
     def op_by_op(self) -> AbstractContextManager[object]:
         """Run op by op from here on, where the framework usually compiles."""
 
-    def batches(self, *batch: Any) -> Any:
+    def repeated(self, *batch: Any) -> Any:
         """The same batch again and again, as `fit` and `predict` take it without a copy."""
 
     def step(self, model: Any) -> Step | None:
@@ -78,11 +72,8 @@ class Backend(Protocol):
     def stream(self, floats: int) -> tuple[Callable[[], object], float]:
         """Work that only moves memory, and how many bytes."""
 
-    def out_of_memory(self, error: BaseException) -> bool:
-        """Whether the memory of the host or the device did not suffice."""
 
-
-def check_whole(trial: Trial) -> None:
+def no_parts(trial: Trial) -> None:
     """Refuse a batch in parts."""
     if trial.accumulate > 1:
         raise Refused("Keras computes a batch as a whole here: leave --accumulate at 1")

@@ -11,7 +11,6 @@ import keras
 from keras import layers, ops
 
 from convdyno.blueprint import padding as windows
-from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
     LRN,
     Act,
@@ -27,10 +26,9 @@ from convdyno.blueprint.ops import (
     Op,
     Pool,
     Scale,
-    Shape,
     Widen,
 )
-from convdyno.engines.contract import Optimiser
+from convdyno.engines.contract import Optimiser, Walk
 
 UNSET = "zeros"
 """Drawing kernels that are replaced at once would take seconds."""
@@ -38,10 +36,9 @@ Tensor = Any
 
 
 @dataclass
-class KerasWalk:
+class KerasWalk(Walk):
     """A blueprint on its way into a model."""
 
-    blueprint: Blueprint
     optimiser: Optimiser
     nchw: bool
     seed: int
@@ -49,26 +46,16 @@ class KerasWalk:
     """What holds each weight, by canonical name; depthwise kernels have a shape of their own."""
     seeds: dict[str, Any] = field(default_factory=dict)
     """What holds the place of each dropout's random numbers, by the name of its node."""
-    node: Node = field(init=False)
 
     def model_ends(self) -> tuple[Tensor, list[Tensor]]:
         """The input and the scores of each head, in float32."""
-        values: dict[str, Tensor] = {}
-        for node in self.blueprint.nodes:
-            self.node = node
-            inputs = [values[name] for name in node.inputs]
-            values[node.name] = LOWER[type(node.op)](self, node.op, *inputs)
+        values = self.values(LOWER)
         image = next(node.name for node in self.blueprint.nodes if isinstance(node.op, Input))
         scores = [values[head.node] for head in self.blueprint.heads]
         return values[image], [
             x if x.dtype == "float32" else layers.Activation("linear", dtype="float32")(x)
             for x in scores
         ]
-
-    @property
-    def shape(self) -> Shape:
-        """What the present node reads."""
-        return self.blueprint.shapes[self.node.inputs[0]]
 
     def decay(self, kind: str) -> keras.Regularizer | None:
         """The L2 term of a kind of weight: Keras's own `weight_decay` is not in the gradient."""
@@ -172,16 +159,13 @@ def _norm(walk: KerasWalk, op: Norm, x: Tensor) -> Tensor:
     )
 
 
-def _act(walk: KerasWalk, op: Act, x: Tensor) -> Tensor:
-    match op.kind:
-        case "relu":
-            return layers.ReLU()(x)
-        case "relu6":
-            return layers.ReLU(max_value=6)(x)
-        case "leaky":
-            return layers.LeakyReLU(negative_slope=op.slope)(x)
-        case "tanh" | "sigmoid":
-            return layers.Activation(op.kind)(x)
+ACTS: dict[str, Callable[[Act], layers.Layer]] = {
+    "relu": lambda op: layers.ReLU(),
+    "relu6": lambda op: layers.ReLU(max_value=6),
+    "leaky": lambda op: layers.LeakyReLU(negative_slope=op.slope),
+    "tanh": lambda op: layers.Activation("tanh"),
+    "sigmoid": lambda op: layers.Activation("sigmoid"),
+}
 
 
 def _pool(walk: KerasWalk, op: Pool, x: Tensor) -> Tensor:
@@ -230,7 +214,7 @@ LOWER: dict[type[Op], Callable[..., Tensor]] = {
     Input: _input,
     Conv: _conv,
     Norm: _norm,
-    Act: _act,
+    Act: lambda walk, op, x: ACTS[op.kind](op)(x),
     Pool: _pool,
     Mean: lambda walk, op, x: layers.GlobalAveragePooling2D()(x),
     Flatten: lambda walk, op, x: layers.Flatten()(x),

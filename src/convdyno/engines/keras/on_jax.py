@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import jax
+import keras
 
 from convdyno.engines.contract import Trial, World
-from convdyno.engines.frameworks.jax import device, ranks
-from convdyno.engines.keras.backend import DeviceFacts, Follow, Gradients, Step, check_whole
+from convdyno.engines.frameworks.jax import OnJax, device, ranks
+from convdyno.engines.keras.backend import Backend, DeviceFacts, Follow, Gradients, Step, no_parts
 from convdyno.engines.keras.jax_data_parallel import JaxMesh
 from convdyno.errors import Refused
 
 
-class JaxBackend:
+class JaxBackend(OnJax, Backend):
     """JAX with its compiler."""
 
     name = "jax"
@@ -29,11 +29,8 @@ class JaxBackend:
         self._ranks: JaxMesh | None = None
         self._joined = False
 
-    def op_by_op(self) -> AbstractContextManager[object]:
-        return device.op_by_op()
-
     def versions(self) -> dict[str, str]:
-        return device.versions()
+        return {"keras": keras.__version__, **super().versions()}
 
     def join(self, world: World, trial: Trial) -> None:
         _check(trial)
@@ -44,9 +41,6 @@ class JaxBackend:
             )
         ranks.join(world)
         self._joined, self.rank = True, world.rank
-
-    def leave(self) -> None:
-        ranks.leave()
 
     def start(self, trial: Trial) -> DeviceFacts:
         _check(trial)
@@ -61,7 +55,7 @@ class JaxBackend:
             flags |= self._ranks.flags
         return DeviceFacts(device.label(self._device), device.name(self._device), threads, flags)
 
-    def batches(self, *batch: Any) -> Iterator[Any]:
+    def repeated(self, *batch: Any) -> Iterator[Any]:
         while True:
             yield batch
 
@@ -116,9 +110,6 @@ class JaxBackend:
 
         return run, 2.0 * 4 * floats
 
-    def out_of_memory(self, error: BaseException) -> bool:
-        return device.out_of_memory(error)
-
 
 def _check(trial: Trial) -> None:
     if trial.processes == "host":
@@ -126,7 +117,7 @@ def _check(trial: Trial) -> None:
             "Keras on JAX has one process for each device here: leave --processes at device, "
             "or use --engine jax"
         )
-    check_whole(trial)
+    no_parts(trial)
     ranks.check(trial)
     if trial.compile == "off" and trial.devices > 1 and trial.exchange != "independent":
         raise Refused("devices of JAX exchange gradients in compiled steps: use --compile auto")

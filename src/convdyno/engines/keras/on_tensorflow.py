@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from convdyno.engines.contract import Trial, World
-from convdyno.engines.frameworks.tensorflow import device, ranks
-from convdyno.engines.frameworks.tensorflow.ranks import WorkerStrategy
-from convdyno.engines.keras.backend import DeviceFacts, Follow, Gradients, Step, check_whole
-from convdyno.engines.keras.tensorflow_data_parallel import step
+from convdyno.engines.frameworks.tensorflow import OnTensorflow, device, ranks
+from convdyno.engines.keras.backend import Backend, DeviceFacts, Follow, Gradients, Step, no_parts
 from convdyno.errors import Refused
 
+ZERO = tf.UnconnectedGradients.ZERO
 
-class TensorflowBackend:
+
+class TensorflowBackend(OnTensorflow, Backend):
     """TensorFlow's graphs, compiled by XLA where Keras or the trial says so."""
 
     name = "tensorflow"
@@ -25,13 +25,10 @@ class TensorflowBackend:
 
     def __init__(self) -> None:
         self._device = "cpu"
-        self._ranks: WorkerStrategy | None = None
-
-    def op_by_op(self) -> AbstractContextManager[object]:
-        return device.op_by_op()
+        self._ranks: ranks.WorkerStrategy | None = None
 
     def versions(self) -> dict[str, str]:
-        return device.versions()
+        return {"keras": keras.__version__, **super().versions()}
 
     def join(self, world: World, trial: Trial) -> None:
         on = device.choose(trial.device)
@@ -42,10 +39,7 @@ class TensorflowBackend:
             )
         _check(trial, on)
         device.start(trial, on)
-        self._ranks, self.rank = WorkerStrategy(world, on_gpu=on != "cpu"), world.rank
-
-    def leave(self) -> None:
-        """TensorFlow parts from the others when the process ends."""
+        self._ranks, self.rank = ranks.WorkerStrategy(world, on_gpu=on != "cpu"), world.rank
 
     def start(self, trial: Trial) -> DeviceFacts:
         self._trial, self._device = trial, device.choose(trial.device)
@@ -58,11 +52,11 @@ class TensorflowBackend:
             flags["onednn"] = device.onednn()
         return DeviceFacts(self._device, device.name(self._device), threads, flags)
 
-    def batches(self, *batch: Any) -> Any:
+    def repeated(self, *batch: Any) -> Any:
         return tf.data.Dataset.from_tensors(batch).repeat()
 
     def step(self, model: Any) -> Step | None:
-        return step(model, self._ranks.averaging(self._trial)) if self._ranks else None
+        return _step(model, self._ranks.averaging(self._trial)) if self._ranks else None
 
     def gradients(self, model: Any) -> Gradients:
         weights = [variable.value for variable in model.trainable_variables]
@@ -70,7 +64,7 @@ class TensorflowBackend:
         def find(images: Any, labels: Any, scale: float) -> list[Any]:
             with tf.GradientTape() as tape:
                 loss = model.data_loss(labels, model(images, training=True)) * scale
-            return tape.gradient(loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            return tape.gradient(loss, weights, unconnected_gradients=ZERO)
 
         return find
 
@@ -91,14 +85,38 @@ class TensorflowBackend:
         return device.memory_bytes(self._device)
 
     def stream(self, floats: int) -> tuple[Callable[[], object], float]:
-        source, total = tf.zeros(floats), tf.Variable(tf.ones(floats))
-        # TensorFlow's own copies take fresh memory each time, or copy nothing.
-        return lambda: total.assign_add(source), 3.0 * 4 * floats
+        return device.stream(floats)
 
-    def out_of_memory(self, error: BaseException) -> bool:
-        return device.out_of_memory(error)
+
+def _step(model: Any, average: Callable[[list[Any]], list[Any]]) -> Step:
+    """One update of a model's weights by the mean of all ranks' gradients.
+
+    It is Keras's `train_step` but for that mean. Keras's own loop cannot be used: under
+    TensorFlow's strategy for several processes it ends in a ValueError about PerReplica values.
+    """
+    optimiser, weights = model.optimizer, model.trainable_variables
+    optimiser.build(weights)
+
+    def learn(images: Any, labels: Any) -> list[Any]:
+        with tf.GradientTape() as tape:
+            scores = model(images, training=True)
+            loss = optimiser.scale_loss(model.compute_loss(y=labels, y_pred=scores))
+        values = [weight.value for weight in weights]
+        return tape.gradient(loss, values, unconnected_gradients=ZERO)
+
+    def apply(gradients: list[Any]) -> None:
+        optimiser.apply(gradients, weights)
+
+    if model.jit_compile:
+        # XLA has no collectives between processes; what is before and after them it compiles.
+        learn, apply = (
+            tf.function(part, jit_compile=True, autograph=False) for part in (learn, apply)
+        )
+    return tf.function(
+        lambda images, labels: apply(average(learn(images, labels))), autograph=False
+    )
 
 
 def _check(trial: Trial, on: str) -> None:
     ranks.check(trial, on_gpu=on != "cpu")
-    check_whole(trial)
+    no_parts(trial)

@@ -11,12 +11,12 @@ import keras
 import torch
 
 from convdyno.engines.contract import Trial, World
-from convdyno.engines.frameworks.torch import device, ranks
-from convdyno.engines.keras.backend import DeviceFacts, Follow, Gradients, Step, check_whole
+from convdyno.engines.frameworks.torch import OnTorch, device, ranks
+from convdyno.engines.keras.backend import Backend, DeviceFacts, Follow, Gradients, Step, no_parts
 from convdyno.errors import Refused
 
 
-class TorchBackend:
+class TorchBackend(OnTorch, Backend):
     """Eager torch, or torch.compile where that is asked for."""
 
     name = "torch"
@@ -34,7 +34,7 @@ class TorchBackend:
         return nullcontext()
 
     def versions(self) -> dict[str, str]:
-        return device.versions()
+        return {"keras": keras.__version__, **super().versions()}
 
     def join(self, world: World, trial: Trial) -> None:
         _check(trial)
@@ -46,9 +46,6 @@ class TorchBackend:
         ranks.join(world, device.choose(trial.device))
         self._trial, self.rank = trial, world.rank
 
-    def leave(self) -> None:
-        ranks.leave()
-
     def start(self, trial: Trial) -> DeviceFacts:
         _check(trial)
         self._trial = trial if self._trial else None
@@ -59,12 +56,15 @@ class TorchBackend:
         if keras.ops.zeros(()).device != self._device:
             self._scope.enter_context(keras.device(str(self._device)))
             atexit.register(self._scope.close)
-        flags = self._flags()
+        flags: dict[str, object] = {}
+        if self._trial:
+            wire = "bfloat16" if trial.compress == "bf16" else "float32"
+            flags = {"train_step": "DistributedDataParallel", "gradients": wire}
         if self._device.type != "cuda":
             flags["onednn"] = torch.backends.mkldnn.is_available()
         return DeviceFacts(str(self._device), device.name(self._device), threads, flags)
 
-    def batches(self, *batch: Any) -> Iterator[Any]:
+    def repeated(self, *batch: Any) -> Iterator[Any]:
         while True:
             yield batch
 
@@ -101,18 +101,7 @@ class TorchBackend:
         return device.memory_bytes(self._device)
 
     def stream(self, floats: int) -> tuple[Callable[[], object], float]:
-        source = torch.zeros(floats, device=self._device)
-        target = torch.empty_like(source)
-        return lambda: target.copy_(source), 2.0 * source.nbytes
-
-    def out_of_memory(self, error: BaseException) -> bool:
-        return device.out_of_memory(error)
-
-    def _flags(self) -> dict[str, object]:
-        if not self._trial:
-            return {}
-        gradients = "bfloat16" if self._trial.compress == "bf16" else "float32"
-        return {"train_step": "DistributedDataParallel", "gradients": gradients}
+        return device.stream(self._device, floats)
 
 
 def _train_step(model: Any, trial: Trial, on: torch.device) -> Callable[[Any], dict[str, Any]]:
@@ -139,6 +128,6 @@ def _train_step(model: Any, trial: Trial, on: torch.device) -> Callable[[Any], d
 
 def _check(trial: Trial) -> None:
     ranks.check(trial)
-    check_whole(trial)
+    no_parts(trial)
     if trial.exchange == "horovod" and trial.devices > 1:
         raise Refused("Horovod is used without Keras here: --engine torch, or --exchange default")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
 
 from convdyno.engines.contract import Probe
-from convdyno.engines.keras.backend import Backend
+
+if TYPE_CHECKING:
+    from convdyno.engines.keras.backend import Backend
 
 
 def probes(backend: Backend, big: bool, dtype: str, nchw: bool, slow: bool) -> Sequence[Probe]:

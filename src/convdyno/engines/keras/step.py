@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -17,22 +17,18 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines import cpu
-from convdyno.engines.contract import (
-    Probe,
-    SessionSettings,
-    State,
-    Trial,
-    check_state,
-    seed_after,
-)
+from convdyno.engines import contract, cpu
+from convdyno.engines.contract import Probe, Session, SessionSettings, State, Trial
 from convdyno.engines.keras import probes
-from convdyno.engines.keras.backend import HALF, Backend, DeviceFacts
 from convdyno.engines.keras.lower import KerasWalk
 from convdyno.engines.keras.model import KerasNetwork
 from convdyno.engines.keras.update import KerasUpdate
 from convdyno.errors import Refused
 
+if TYPE_CHECKING:
+    from convdyno.engines.keras.backend import Backend, DeviceFacts
+
+HALF = {"bf16": "bfloat16", "fp16": "float16"}
 JIT = {"auto": "auto", "on": True, "off": False}
 
 
@@ -44,7 +40,7 @@ class KerasBatch:
     labels: Any
 
 
-class KerasSession:
+class KerasSession(Session):
     """A compiled model; `feed` says whether a step is a `train_on_batch` or part of a `fit`.
 
     `train_on_batch` returns the loss, and so waits for the device in every step: that is what one
@@ -97,7 +93,6 @@ class KerasSession:
         self.load(weights)
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> KerasBatch:
-        """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
         # A copy, because a backend may read the host's memory later than this call returns.
         pixels = ops.cast(ops.convert_to_tensor(images.copy()), "float32") / 127.5 - 1
         pixels = ops.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
@@ -105,11 +100,10 @@ class KerasSession:
         return KerasBatch(pixels, ops.convert_to_tensor(labels.astype(self._backend.labels)))
 
     def train_step(self, batch: KerasBatch) -> None:
-        """One update of the weights."""
         self._trained = True
         updates = self._update.updates() if self._averages else 0
         if self._trial.feed == "fit":
-            self._fit(batch, 1)
+            self._fit(self._backend.repeated(batch.images, batch.labels), 1)
         else:
             self._update.follow_rate()
             self._step(batch.images, batch.labels)
@@ -117,78 +111,62 @@ class KerasSession:
             self._follow()
 
     def infer_step(self, batch: KerasBatch) -> None:
-        """One forward pass as in use."""
         if self._trial.feed == "fit":
-            self._predict(batch, 1)
+            self._predict(self._backend.repeated(batch.images), 1)
         else:
             self._answer.predict_on_batch(batch.images)
 
     def fit(self, batch: KerasBatch, steps: int) -> None:
         """So many steps of the trial's mode in one call of `fit` or `predict`."""
         if self._trial.mode == "train":
-            self._trained = True
-            self._fit(batch, steps)
+            self._fit(self._backend.repeated(batch.images, batch.labels), steps)
         else:
-            self._predict(batch, steps)
+            self._predict(self._backend.repeated(batch.images), steps)
 
     def fit_from(self, batches: Iterator[KerasBatch], steps: int) -> None:
         """The same from a generator, which is how Keras's users feed what memory does not hold."""
         if self._trial.mode == "train":
-            self._trained = True
-            self._update.follow_rate()
-            data = ((batch.images, batch.labels) for batch in batches)
-            self._model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
+            self._fit(((batch.images, batch.labels) for batch in batches), steps)
         else:
-            self._answer.predict(((batch.images,) for batch in batches), steps=steps, verbose=0)
+            self._predict(((batch.images,) for batch in batches), steps)
 
     def wait(self) -> None:
-        """Return when the device has finished everything enqueued."""
         self._backend.wait(self._last.value, self._enqueued)
 
     def loss(self) -> float:
-        """The loss of the latest training step, before its update; NaN before the first."""
         return float(_array(self._model.latest.result())) if self._trained else math.nan
 
     def logits(self, batch: KerasBatch) -> NDArray[np.float32]:
-        """The class scores of the first head as in use, one row an image."""
         return np.asarray(self._answer.predict_on_batch(batch.images), np.float32)
 
     def gradients(self, batch: KerasBatch) -> Weights:
-        """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
         names = {id(variable): name for name, variable in self._variables.items()}
-        scale = self._update.scale()
-        while True:
+        shapes = self._blueprint.trainable
+
+        def found(scale: float) -> Weights:
             with self._undisturbed():
-                found = self._gradients(batch.images, batch.labels, scale)
+                given = self._gradients(batch.images, batch.labels, scale)
             arrays = {
                 names[id(variable)]: _array(gradient) / np.float32(scale)
-                for variable, gradient in zip(self._model.trainable_variables, found, strict=True)
+                for variable, gradient in zip(self._model.trainable_variables, given, strict=True)
             }
-            # As in training with a dynamic loss scale, until nothing overflows.
-            if scale <= 1 or all(np.isfinite(array).all() for array in arrays.values()):
-                shapes = self._blueprint.trainable
-                return {name: arrays[name].reshape(shape) for name, shape in shapes.items()}
-            scale /= 2
+            return {name: arrays[name].reshape(shape) for name, shape in shapes.items()}
+
+        return contract.unscaled(self._update.scale(), found)
 
     def weights(self) -> Weights:
-        """All weights in canonical names and layouts, float32."""
         return {
             name: _array(self._variables[name].value).reshape(shape).copy()
             for name, shape in self._blueprint.weights.items()
         }
 
     def load(self, weights: Weights) -> None:
-        """Replace all weights."""
         check_weights(self._blueprint, weights)
-        for name, variable in self._variables.items():
-            # A copy, because JAX may take the host's memory as it is.
-            variable.assign(weights[name].reshape(variable.shape).copy())
+        _assign(self._variables, weights)
         if self._averages and not self._update.updates():
-            for name, average in self._averages.items():
-                average.assign(weights[name].reshape(average.shape).copy())
+            _assign(self._averages, weights)
 
     def state(self) -> State:
-        """Everything else that training remembers."""
         shapes = self._blueprint.weights
         state = self._update.state()
         for name, average in self._averages.items():
@@ -198,12 +176,10 @@ class KerasSession:
         return state
 
     def restore(self, state: State) -> None:
-        """Go on from a state, once its weights are loaded."""
-        check_state(self._blueprint, self._trial.optimiser, state)
+        contract.check_state(self._blueprint, self._trial.optimiser, state)
         self._update.restore(state)
-        for name, average in self._averages.items():
-            average.assign(state[f"average/{name}"].reshape(average.shape).copy())
-        seed = seed_after(self._trial.seed, int(state["updates"]))
+        _assign(self._averages, state, "average/")
+        seed = contract.seed_after(self._trial.seed, int(state["updates"]))
         for name, stands in self._seeds.items():
             now, found = _array(stands.value), state.get(self._random(name))
             if found is None or (found.shape, found.dtype) != (now.shape, now.dtype):
@@ -211,7 +187,6 @@ class KerasSession:
             stands.assign(_moved(found, self._backend.rank))
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate from the next step on."""
         self._update.set_rate(rate)
 
     def compilations(self) -> int:
@@ -220,7 +195,6 @@ class KerasSession:
         return self._backend.compilations(sum(model.traces for model in models.values()))
 
     def memory_bytes(self) -> int | None:
-        """The peak of GPU memory held."""
         return self._backend.memory_bytes()
 
     def probes(self) -> Sequence[Probe]:
@@ -238,13 +212,12 @@ class KerasSession:
     def _random(self, node: str) -> str:
         return f"random/keras/{self._backend.name}/{node}"
 
-    def _fit(self, batch: KerasBatch, steps: int) -> None:
+    def _fit(self, data: Any, steps: int) -> None:
+        self._trained = True
         self._update.follow_rate()
-        data = self._backend.batches(batch.images, batch.labels)
         self._model.fit(data, steps_per_epoch=steps, shuffle=False, verbose=0)
 
-    def _predict(self, batch: KerasBatch, steps: int) -> None:
-        data = self._backend.batches(batch.images)
+    def _predict(self, data: Any, steps: int) -> None:
         self._answer.predict(data, steps=steps, verbose=0)
 
     def _settings(self, place: DeviceFacts) -> SessionSettings:
@@ -265,7 +238,7 @@ class KerasSession:
             compiled=bool(self._model.jit_compile),
             threads=place.threads,
             flags=flags,
-            warnings=_warnings(trial, place),
+            warnings=cpu.warnings(place.device, trial.precision, place.threads),
         )
 
     @contextmanager
@@ -285,6 +258,12 @@ def _array(tensor: Any) -> Any:
     return ops.convert_to_numpy(tensor)
 
 
+def _assign(variables: dict[str, Any], arrays: Weights, prefix: str = "") -> None:
+    """Give variables new values: copies, because JAX may take the host's memory as it is."""
+    for name, variable in variables.items():
+        variable.assign(arrays[prefix + name].reshape(variable.shape).copy())
+
+
 def _moved(seed: NDArray[Any], ranks: int) -> NDArray[Any]:
     """Where random numbers stand so many ranks further; a state tells where rank 0's do."""
     return seed + np.array([ranks, 0]).astype(seed.dtype)
@@ -292,9 +271,3 @@ def _moved(seed: NDArray[Any], ranks: int) -> NDArray[Any]:
 
 def _variable(shape: tuple[int, ...]) -> Any:
     return keras.Variable(np.zeros(shape, np.float32), trainable=False, dtype="float32")
-
-
-def _warnings(trial: Trial, place: DeviceFacts) -> tuple[str, ...]:
-    if place.device != "cpu":
-        return ()
-    return (*cpu.emulation(trial.precision), *cpu.crowded(place.threads))

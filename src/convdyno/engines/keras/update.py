@@ -57,10 +57,9 @@ class KerasUpdate:
         """What the loss is multiplied by at present."""
         if self.optimiser is self._rule:
             return self._rule.loss_scale_factor or 1.0
-        built = self.optimiser.built
-        return float(
-            self.optimiser.dynamic_scale.numpy() if built else self.optimiser.initial_scale
-        )
+        if not self.optimiser.built:
+            return float(self.optimiser.initial_scale)
+        return float(self.optimiser.dynamic_scale.numpy())
 
     def updates(self) -> int:
         """How many there have been."""

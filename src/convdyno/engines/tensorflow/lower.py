@@ -12,7 +12,6 @@ from typing import Any
 import tensorflow as tf
 
 from convdyno.blueprint import padding as windows
-from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
     LRN,
     Act,
@@ -28,9 +27,9 @@ from convdyno.blueprint.ops import (
     Op,
     Pool,
     Scale,
-    Shape,
     Widen,
 )
+from convdyno.engines.contract import Walk
 
 Tensor = Any
 Variables = Mapping[str, Any]
@@ -38,10 +37,9 @@ Variables = Mapping[str, Any]
 
 
 @dataclass
-class TensorflowWalk:
+class TensorflowWalk(Walk):
     """A blueprint on its way into a graph."""
 
-    blueprint: Blueprint
     variables: Variables
     images: Tensor
     training: bool
@@ -54,15 +52,10 @@ class TensorflowWalk:
     """What dropout draws from."""
     statistics: dict[str, Tensor] = field(default_factory=dict)
     """In training form: what the running statistics become, by canonical name."""
-    node: Node = field(init=False)
 
     def scores(self) -> list[Tensor]:
         """Of each head, in float32."""
-        values: dict[str, Tensor] = {}
-        for node in self.blueprint.nodes:
-            self.node = node
-            inputs = [values[name] for name in node.inputs]
-            values[node.name] = LOWER[type(node.op)](self, node.op, *inputs)
+        values = self.values(LOWER)
         return [tf.cast(values[head.node], tf.float32) for head in self.blueprint.heads]
 
     def loss(self, labels: Tensor) -> Tensor:
@@ -79,11 +72,6 @@ class TensorflowWalk:
         classes, share = scores.shape[1], self.smoothing / scores.shape[1]
         targets = tf.one_hot(labels, classes, 1 - self.smoothing + share, share)
         return tf.nn.softmax_cross_entropy_with_logits(targets, scores)
-
-    @property
-    def shape(self) -> Shape:
-        """What the present node reads."""
-        return self.blueprint.shapes[self.node.inputs[0]]
 
     @property
     def format(self) -> str:
@@ -171,18 +159,13 @@ def _norm(walk: TensorflowWalk, op: Norm, x: Tensor) -> Tensor:
     return y
 
 
-def _act(walk: TensorflowWalk, op: Act, x: Tensor) -> Tensor:
-    match op.kind:
-        case "relu":
-            return tf.nn.relu(x)
-        case "relu6":
-            return tf.nn.relu6(x)
-        case "leaky":
-            return tf.nn.leaky_relu(x, op.slope)
-        case "tanh":
-            return tf.tanh(x)
-        case "sigmoid":
-            return tf.sigmoid(x)
+ACTS: dict[str, Callable[[Act, Tensor], Tensor]] = {
+    "relu": lambda op, x: tf.nn.relu(x),
+    "relu6": lambda op, x: tf.nn.relu6(x),
+    "leaky": lambda op, x: tf.nn.leaky_relu(x, op.slope),
+    "tanh": lambda op, x: tf.tanh(x),
+    "sigmoid": lambda op, x: tf.sigmoid(x),
+}
 
 
 def _pool(walk: TensorflowWalk, op: Pool, x: Tensor) -> Tensor:
@@ -239,7 +222,7 @@ LOWER: dict[type[Op], Callable[..., Tensor]] = {
     Input: lambda walk, op: walk.images,
     Conv: _conv,
     Norm: _norm,
-    Act: _act,
+    Act: lambda walk, op, x: ACTS[op.kind](op, x),
     Pool: _pool,
     Mean: _mean,
     Flatten: _flatten,

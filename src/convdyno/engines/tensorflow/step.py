@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines import cpu
-from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
+from convdyno.engines import contract, cpu
+from convdyno.engines.contract import Probe, Session, State, Trial, check_state, seed_after
 from convdyno.engines.frameworks.tensorflow import device, ranks
 from convdyno.engines.tensorflow import probes, settings
 from convdyno.engines.tensorflow.lower import Tensor, TensorflowWalk
@@ -34,7 +34,7 @@ class TensorflowBatch:
     labels: Tensor
 
 
-class TensorflowSession:
+class TensorflowSession(Session):
     """One set of variables and three functions on it: one trains, one is in use, one only looks.
 
     In half precision the variables are cast where the training function reads them, as in Keras's
@@ -95,56 +95,42 @@ class TensorflowSession:
         self.load(weights)
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> TensorflowBatch:
-        """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
         with tf.device(self._device):
             pixels = tf.cast(tf.constant(images), tf.float32) / 127.5 - 1
             pixels = tf.transpose(pixels, (0, 3, 1, 2)) if self._nchw else pixels
             return TensorflowBatch(tf.cast(pixels, self._half or tf.float32), tf.constant(labels))
 
     def train_step(self, batch: TensorflowBatch) -> None:
-        """Enqueue one update of the weights."""
         self._stale = True
         self._loss = self._train(batch.images, batch.labels)
 
     def infer_step(self, batch: TensorflowBatch) -> None:
-        """Enqueue one forward pass as in use."""
         self._scores(batch)
 
     def wait(self) -> None:
-        """Return when the device has finished everything enqueued."""
         device.wait(self.settings.device)
 
     def loss(self) -> float:
-        """The loss of the latest training step, before its update; NaN before the first."""
         return float(self._loss)
 
     def logits(self, batch: TensorflowBatch) -> NDArray[np.float32]:
-        """The class scores of the first head as in use, one row an image."""
         return self._scores(batch).numpy()
 
     def gradients(self, batch: TensorflowBatch) -> Weights:
-        """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
-        scale = self._scale.value()
-        while True:
+        def found(scale: float) -> Weights:
             with tf.device(self._device):
                 given = tf.constant(scale)
             stood = self._random.state.numpy()
-            found = self._look(batch.images, batch.labels, given)
+            slopes = self._look(batch.images, batch.labels, given)
             self._random.state.assign(stood)
-            arrays = {
-                name: gradient.numpy() / np.float32(scale) for name, gradient in found.items()
-            }
-            # As in training with a dynamic loss scale, until nothing overflows.
-            if scale <= 1 or all(np.isfinite(array).all() for array in arrays.values()):
-                return arrays
-            scale /= 2
+            return {name: slope.numpy() / np.float32(scale) for name, slope in slopes.items()}
+
+        return contract.unscaled(self._scale.value(), found)
 
     def weights(self) -> Weights:
-        """All weights in canonical names and layouts, float32."""
         return {name: variable.numpy().copy() for name, variable in self._variables.items()}
 
     def load(self, weights: Weights) -> None:
-        """Replace all weights."""
         check_weights(self._blueprint, weights)
         for name, variable in self._variables.items():
             variable.assign(weights[name])
@@ -152,12 +138,10 @@ class TensorflowSession:
         self._stale = True
 
     def state(self) -> State:
-        """Everything else that training remembers."""
         state = self._update.state() | self._scale.state()
         return state | {RANDOM: _moved(self._random.state.numpy(), -self._rank)}
 
     def restore(self, state: State) -> None:
-        """Go on from a state, once its weights are loaded."""
         check_state(self._blueprint, self._trial.optimiser, state)
         self._update.restore(state)
         self._scale.restore(state)
@@ -168,7 +152,6 @@ class TensorflowSession:
         self._random.state.assign(_moved(stood, self._rank))
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate from the next step on."""
         self._update.rate.assign(rate)
 
     def compilations(self) -> int:
@@ -176,11 +159,9 @@ class TensorflowSession:
         return self._traces
 
     def memory_bytes(self) -> int | None:
-        """The peak of GPU memory held."""
         return device.memory_bytes(self.settings.device)
 
     def probes(self) -> Sequence[Probe]:
-        """A matrix product, a convolution and a copy at the trial's precision and layout."""
         slow = self.settings.device == "cpu" and cpu.emulated(self._trial.precision)
         return probes.probes(self._device, self._half or tf.float32, self._nchw, slow)
 

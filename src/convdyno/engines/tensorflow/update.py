@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from convdyno.blueprint.graph import is_state
-from convdyno.engines.contract import Optimiser, State, Trial, memories
+from convdyno.engines.contract import Optimiser, State, Trial, decays, memories
 
 BETA1, BETA2 = float(np.float32(0.9)), float(np.float32(0.999))
 """As the kernel sees them, so that the corrections of the moments are those of its averages."""
@@ -76,7 +76,7 @@ class TensorflowUpdate:
         """The gradients that a rule gets: with L2, clipped together, and scaled one by one."""
         spec, found = self._spec, dict(gradients)
         for name, weight in self._weights.items():
-            if spec.weight_decay and self._decays(name):
+            if spec.weight_decay and decays(spec, name):
                 found[name] += spec.weight_decay * weight
         if spec.clip_norm is not None:
             share = tf.minimum(spec.clip_norm / tf.linalg.global_norm(list(found.values())), 1)
@@ -92,9 +92,6 @@ class TensorflowUpdate:
         if self._spec.larc_mode == "clip":
             ratio = tf.minimum(ratio / rate, 1)
         return gradient * ratio
-
-    def _decays(self, name: str) -> bool:
-        return self._spec.decay_on == "all" or name.endswith("/kernel")
 
     def _sgd(self, rate: Any) -> Callable[..., None]:
         def rule(weight: tf.Variable, gradient: Any, *velocity: tf.Variable) -> None:

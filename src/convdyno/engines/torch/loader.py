@@ -147,17 +147,14 @@ def _crop(width: int, height: int, look: Treatment) -> tuple[int, int, int, int]
 def _jittered(picture: Any) -> Any:
     from PIL import ImageEnhance
 
-    brightness, contrast, saturation = (
+    kinds = ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color
+    factors = [
         torch.empty(1).uniform_(low, high).item()
         for low, high in ((1 - 32 / 255, 1 + 32 / 255), (0.5, 1.5), (0.5, 1.5))
-    )
+    ]
     for step in torch.randperm(4).tolist():
-        if step == 0:
-            picture = ImageEnhance.Brightness(picture).enhance(brightness)
-        elif step == 1:
-            picture = ImageEnhance.Contrast(picture).enhance(contrast)
-        elif step == 2:
-            picture = ImageEnhance.Color(picture).enhance(saturation)
+        if step < len(kinds):
+            picture = kinds[step](picture).enhance(factors[step])
         elif picture.mode == "RGB":
             picture = _turned(picture, torch.empty(1).uniform_(-0.2, 0.2).item())
     return picture

@@ -33,6 +33,7 @@ from convdyno.blueprint.ops import (
     Shape,
     Widen,
 )
+from convdyno.engines.contract import Walk
 from convdyno.engines.torch.weight_layout import folds
 
 FRESH = (Conv, Norm, Dense, Add, Concat, Pool, LRN, Scale, Widen, Mean)
@@ -68,10 +69,8 @@ def lower(
 ) -> fx.GraphModule:
     """In training form `(images, labels) -> loss`, else `images -> logits`, both in float32."""
     walk = _Walk(blueprint, modules, training=training, nhwc=nhwc, half=half)
-    for walk.node in blueprint.nodes:
-        inputs = [walk.values[name] for name in walk.node.inputs]
-        walk.values[walk.node.name] = LOWER[type(walk.node.op)](walk, walk.node.op, *inputs)
-    scores = [walk.values[head.node] for head in blueprint.heads]
+    values = walk.values(LOWER)
+    scores = [values[head.node] for head in blueprint.heads]
     if half is not None:
         scores = [walk.graph.call_method("float", (score,)) for score in scores]
     if training:
@@ -88,7 +87,7 @@ def lower(
     return fx.GraphModule(walk.attributes, walk.graph, class_name="Network").train(training)
 
 
-class _Walk:
+class _Walk(Walk):
     """A blueprint on its way into an fx graph."""
 
     def __init__(
@@ -103,8 +102,6 @@ class _Walk:
         self.blueprint, self.modules = blueprint, modules
         self.training, self.half = training, half
         self.folds = {} if nhwc else folds(blueprint)
-        self.node = blueprint.nodes[0]
-        self.values: dict[str, fx.Node] = {}
         self.attributes: dict[str, nn.Module | torch.Tensor] = {}
         self.graph = fx.Graph()
         self.images = self.graph.placeholder("images")
@@ -113,11 +110,6 @@ class _Walk:
         self._ops = {node.name: node.op for node in blueprint.nodes}
         self._readers = Counter(name for node in blueprint.nodes for name in node.inputs)
         self._readers.update(head.node for head in blueprint.heads)
-
-    @property
-    def shape(self) -> Shape:
-        """What the present node reads."""
-        return self.blueprint.shapes[self.node.inputs[0]]
 
     def may_overwrite(self, index: int = 0) -> bool:
         """Whether nobody misses an input once the present node has written over it."""
@@ -308,8 +300,3 @@ def _padded_share(op: Pool, shape: Shape) -> torch.Tensor:
     top, bottom, left, right = op.pad
     cells = F.pad(torch.ones(1, 1, *shape[:2]), (left, right, top, bottom))
     return 1 / F.avg_pool2d(cells, op.kernel, op.stride)
-
-
-def drops(blueprint: Blueprint) -> bool:
-    """Whether training draws random numbers."""
-    return any(isinstance(node.op, Dropout) and node.op.rate for node in blueprint.nodes)

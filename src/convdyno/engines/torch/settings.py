@@ -29,7 +29,6 @@ def prepare(trial: Trial, on: torch.device) -> SessionSettings:
     if kind == "cuda":
         flags["cudnn.benchmark"] = True
         flags["tf32"] = trial.precision == "tf32"
-    warnings = cpu.emulation(trial.precision) + cpu.crowded(threads)
     return SessionSettings(
         device=str(on),
         device_name=device.name(on),
@@ -37,7 +36,7 @@ def prepare(trial: Trial, on: torch.device) -> SessionSettings:
         compiled=trial.compile == "on",
         threads=threads,
         flags=flags,
-        warnings=tuple(warnings) if kind == "cpu" else (),
+        warnings=cpu.warnings(kind, trial.precision, threads),
     )
 
 

@@ -18,8 +18,8 @@ from torch import nn
 
 from convdyno.blueprint.graph import Blueprint, is_state
 from convdyno.blueprint.weights import Weights, check_weights
-from convdyno.engines import cpu
-from convdyno.engines.contract import Probe, State, Trial, check_state, seed_after
+from convdyno.engines import contract, cpu
+from convdyno.engines.contract import Probe, Session, State, Trial, check_state, seed_after
 from convdyno.engines.frameworks.torch import device
 from convdyno.engines.torch import data_parallel, lower, probes, settings, weight_layout
 from convdyno.engines.torch.update import FUSED, TorchUpdate
@@ -37,7 +37,7 @@ class TorchBatch:
     count: int
 
 
-class TorchSession:
+class TorchSession(Session):
     """One set of weights and two generated modules on it: one trains, one is in use.
 
     In half precision the training module runs under autocast, as torch's users write it; the other
@@ -96,18 +96,16 @@ class TorchSession:
         if trial.precision == "fp16" and trial.mode == "train":
             self.settings.flags["loss_scale"] = trial.loss_scale or "dynamic"
         self._loss = torch.tensor(math.nan)
-        self._drops, self._rank = lower.drops(blueprint), data_parallel.rank(trial)
+        self._drops, self._rank = contract.drops(blueprint), data_parallel.rank(trial)
         self.load(weights)
 
     def place(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> TorchBatch:
-        """Bring a host batch to the device; normalise to [-1, 1] and lay out there."""
         pixels = self._to_device(images).permute(0, 3, 1, 2).contiguous(memory_format=self._memory)
         floats = pixels.to(torch.float32).div_(127.5).sub_(1)
         half = floats.to(self._half or torch.float32)
         return TorchBatch(half, self._to_device(labels).clone(), len(labels))
 
     def train_step(self, batch: TorchBatch) -> None:
-        """Enqueue one update of the weights."""
         parts = _parts(batch, self._trial.accumulate)
         if parts[0].count != self._variances.images:
             self._variances.prepare(parts[0].count)
@@ -131,41 +129,31 @@ class TorchSession:
         self._loss = loss.detach() + total if len(parts) > 1 else loss.detach()
 
     def infer_step(self, batch: TorchBatch) -> None:
-        """Enqueue one forward pass as in use."""
         self._answer(batch)
 
     def wait(self) -> None:
-        """Return when the device has finished everything enqueued."""
         device.wait(self._device)
 
     def loss(self) -> float:
-        """The loss of the latest training step, before its update; NaN before the first."""
         return self._loss.item()
 
     def logits(self, batch: TorchBatch) -> NDArray[np.float32]:
-        """The class scores of the first head as in use, one row an image."""
         return self._answer(batch).cpu().numpy()
 
     def gradients(self, batch: TorchBatch) -> Weights:
-        """The training loss's gradient (without L2) by each trainable weight; changes nothing."""
         tensors = list(self._trainable.values())
-        scale = self._update.scale()
+
+        def found(scale: float) -> Weights:
+            with self._autocast:
+                loss = self._plain(batch.images, batch.labels)
+            given = torch.autograd.grad(loss * scale, tensors, materialize_grads=True)
+            pairs = zip(self._trainable, given, strict=True)
+            return {name: self._slots[name].take(gradient / scale) for name, gradient in pairs}
+
         with self._undisturbed():
-            while True:
-                with self._autocast:
-                    loss = self._plain(batch.images, batch.labels)
-                found = torch.autograd.grad(loss * scale, tensors, materialize_grads=True)
-                # As in training with a dynamic loss scale, until nothing overflows.
-                if scale <= 1 or all(bool(g.isfinite().all()) for g in found):
-                    break
-                scale /= 2
-        return {
-            name: self._slots[name].take(gradient / scale)
-            for name, gradient in zip(self._trainable, found, strict=True)
-        }
+            return contract.unscaled(self._update.scale(), found)
 
     def weights(self) -> Weights:
-        """All weights in canonical names and layouts, float32."""
         return {
             name: slot.take(
                 self._variances.population(name.rpartition("/")[0])
@@ -176,7 +164,6 @@ class TorchSession:
         }
 
     def load(self, weights: Weights) -> None:
-        """Replace all weights."""
         check_weights(self._blueprint, weights)
         for name, slot in self._slots.items():
             slot.put(weights[name])
@@ -185,14 +172,12 @@ class TorchSession:
         self._stale = True
 
     def state(self) -> State:
-        """Everything else that training remembers."""
         state = self._update.state() | self._variances.state()
         if self._drops and self._rank is None:
             state[self._random] = settings.random_state(self._device)
         return state
 
     def restore(self, state: State) -> None:
-        """Go on from a state, once its weights are loaded."""
         check_state(self._blueprint, self._trial.optimiser, state)
         self._update.restore(state)
         self._variances.restore(state)
@@ -200,19 +185,15 @@ class TorchSession:
         settings.set_random_state(self._device, state.get(self._random), seed)
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate from the next step on."""
         self._update.set_rate(rate)
 
     def compilations(self) -> int:
-        """How many graphs have been compiled so far."""
         return device.graphs() if self.settings.compiled else 0
 
     def memory_bytes(self) -> int | None:
-        """The peak of GPU memory held."""
         return device.memory_bytes(self._device)
 
     def probes(self) -> Sequence[Probe]:
-        """A matrix product, a convolution and a copy at the trial's precision and layout."""
         slow = self._device.type == "cpu" and cpu.emulated(self._trial.precision)
         dtype = self._half or torch.float32
         return probes.probes(self._device, dtype, self._memory, slow)

@@ -10,7 +10,7 @@ import torch
 
 from convdyno.blueprint.graph import is_state
 from convdyno.blueprint.weights import Weights
-from convdyno.engines.contract import Optimiser, State, Trial, memories
+from convdyno.engines.contract import State, Trial, decays, memories
 from convdyno.engines.torch.data_parallel import Ring
 from convdyno.engines.torch.variance import RunningVariances
 from convdyno.engines.torch.weight_layout import Slot
@@ -148,7 +148,7 @@ class TorchUpdate:
     def _torch_optimiser(self) -> torch.optim.Optimizer:
         spec = self._spec
         tensors = {name: slot.tensor for name, slot in self._trainable.items()}
-        decayed = [] if self._shapes_gradients else [n for n in tensors if _decays(spec, n)]
+        decayed = [] if self._shapes_gradients else [n for n in tensors if decays(spec, n)]
         groups: list[dict[str, Any]] = [
             {"params": [tensors[n] for n in decayed]},
             {"params": [t for n, t in tensors.items() if n not in decayed], "weight_decay": 0.0},
@@ -174,11 +174,11 @@ class TorchUpdate:
         """Add L2, clip all together, and scale one by one."""
         spec, (names, gradients) = self._spec, self._gradients()
         weights = [self._trainable[name].tensor for name in names]
-        decays = [n for n, name in enumerate(names) if _decays(spec, name)]
-        if decays and spec.weight_decay:
+        decayed = [n for n, name in enumerate(names) if decays(spec, name)]
+        if decayed and spec.weight_decay:
             torch._foreach_add_(
-                [gradients[n] for n in decays],
-                [weights[n] for n in decays],
+                [gradients[n] for n in decayed],
+                [weights[n] for n in decayed],
                 alpha=spec.weight_decay,
             )
         if spec.clip_norm is not None:
@@ -227,7 +227,3 @@ class Average:
         """Go on from these averages."""
         for name, slot in self._slots.items():
             slot.put(arrays[name], self._tensors[name])
-
-
-def _decays(spec: Optimiser, name: str) -> bool:
-    return spec.decay_on == "all" or name.endswith("/kernel")

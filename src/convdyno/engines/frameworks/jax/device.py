@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
-from itertools import count
 from pathlib import Path
 
 import jax
 import numpy as np
-from jaxlib.version import __version__ as jaxlib_version
 
 from convdyno.engines.contract import Trial
 from convdyno.engines.devices import check_tf32
@@ -24,15 +20,6 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 GPUS = ("cuda", "rocm")
 ALIGNMENT = 64
 """Bytes; XLA takes the memory of arrays at such addresses as it is."""
-FORGET_EVERY = 20
-"""Networks run op by op after which compiled ops are forgotten, because each adds hundreds."""
-NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory")
-_asked = count(1)
-
-
-def versions() -> dict[str, str]:
-    """Versions of jax and of jaxlib, which has the compiler."""
-    return {"jax": jax.__version__, "jaxlib": jaxlib_version}
 
 
 def start(trial: Trial, devices: int = 1) -> tuple[jax.Device, int]:
@@ -79,14 +66,6 @@ def memory_bytes(device: jax.Device) -> int | None:
     return (stats or {}).get("peak_bytes_in_use")
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether the memory of the host or the device did not suffice."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, jax.errors.JaxRuntimeError)
-        and any(text in str(error) for text in NO_MEMORY)
-    )
-
-
 def private_copy(array: np.ndarray) -> np.ndarray:
     """A copy at an address that XLA takes as it is, so that it is the only one."""
     raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
@@ -99,15 +78,6 @@ def private_copy(array: np.ndarray) -> np.ndarray:
 def compilations() -> int:
     """How many programs XLA has compiled in this process since the first session was opened."""
     return len(_compiled())
-
-
-@contextmanager
-def op_by_op() -> Iterator[None]:
-    """Each op is compiled by itself, once for each shape."""
-    with jax.disable_jit():
-        yield
-    if next(_asked) % FORGET_EVERY == 0:
-        jax.clear_caches()
 
 
 @cache

@@ -54,12 +54,6 @@ def join(world: World) -> None:
     _be_reached_at(world)
 
 
-def leave() -> None:
-    """Part from the other processes; returns when they do too."""
-    with suppress(RuntimeError):
-        jax.distributed.shutdown()
-
-
 def wire(compress: str) -> str:
     """The type of gradients on their way."""
     return "bfloat16" if compress == "bf16" else "float32"

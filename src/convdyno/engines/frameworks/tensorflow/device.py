@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -12,19 +11,6 @@ from convdyno.engines.contract import Trial
 from convdyno.engines.devices import check_tf32, pick
 from convdyno.errors import Refused
 from convdyno.machine import processor
-
-NO_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED", "bad_alloc", "exception:Status: 1,")
-"""The last one is oneDNN's `dnnl_out_of_memory`."""
-
-
-def versions() -> dict[str, str]:
-    """Versions of TensorFlow and of the libraries that do its arithmetic."""
-    versions = {"tensorflow": str(tf.__version__)}
-    if _gpus():
-        built_with = tf.sysconfig.get_build_info()
-        versions["cuda"] = str(built_with["cuda_version"])
-        versions["cudnn"] = str(built_with["cudnn_version"])
-    return versions
 
 
 def choose(wanted: str) -> str:
@@ -83,11 +69,11 @@ def memory_bytes(device: str) -> int | None:
     return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether the memory of the host or the GPU did not suffice."""
-    return isinstance(error, MemoryError | tf.errors.ResourceExhaustedError) or (
-        isinstance(error, tf.errors.OpError) and any(text in str(error) for text in NO_MEMORY)
-    )
+def stream(floats: int) -> tuple[Callable[[], object], float]:
+    """Work that only moves memory, and how many bytes."""
+    source, total = tf.zeros(floats), tf.Variable(tf.ones(floats))
+    # TensorFlow's own copies take fresh memory each time, or copy nothing.
+    return lambda: total.assign_add(source), 3.0 * 4 * floats
 
 
 def onednn() -> bool:
@@ -95,16 +81,6 @@ def onednn() -> bool:
     from tensorflow.python.util import _pywrap_util_port
 
     return bool(_pywrap_util_port.IsMklEnabled())
-
-
-@contextmanager
-def op_by_op() -> Iterator[None]:
-    """Functions are not traced."""
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(False)
 
 
 def _gpus() -> dict[str, Any]:

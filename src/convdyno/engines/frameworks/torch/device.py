@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
+from collections.abc import Callable
 
 import torch
 
@@ -12,21 +12,6 @@ from convdyno.engines.contract import Trial
 from convdyno.engines.devices import check_tf32, pick
 from convdyno.errors import Refused
 from convdyno.machine import processor
-
-LIBRARIES = {"onednn": r"MKL-DNN v([\d.]+)", "mkl": r"Math Kernel Library Version ([\d.]+)"}
-NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
-
-
-def versions() -> dict[str, str]:
-    """Versions of torch and of the libraries that do its arithmetic."""
-    built_with = torch.__config__.show()
-    found = {name: re.search(line, built_with) for name, line in LIBRARIES.items()}
-    versions = {"torch": str(torch.__version__)}
-    versions |= {name: match[1] for name, match in found.items() if match}
-    if torch.cuda.is_available():
-        versions["cuda"] = str(torch.version.cuda)
-        versions["cudnn"] = str(torch.backends.cudnn.version())
-    return versions
 
 
 def choose(wanted: str) -> torch.device:
@@ -71,18 +56,18 @@ def memory_bytes(device: torch.device) -> int | None:
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
+def stream(on: torch.device, floats: int) -> tuple[Callable[[], object], float]:
+    """Work that only moves memory, and how many bytes."""
+    source = torch.zeros(floats, device=on)
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source), 2.0 * source.nbytes
+
+
 def graphs() -> int:
     """How many graphs torch.compile has made in this process."""
     from torch._dynamo.utils import counters
 
     return counters["stats"]["unique_graphs"]
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether the memory of the host or the GPU did not suffice."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
-    )
 
 
 def _compiler() -> bool:

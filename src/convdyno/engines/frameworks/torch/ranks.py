@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -38,13 +37,6 @@ def join(world: World, on: torch.device) -> None:
         world_size=world.size,
         timeout=timedelta(seconds=world.timeout_seconds),
     )
-
-
-def leave() -> None:
-    """End the group of processes."""
-    if distributed.is_initialized():
-        with suppress(RuntimeError):
-            distributed.destroy_process_group()
 
 
 def parallel(
