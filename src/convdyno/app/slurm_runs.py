@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from convdyno.app.benchmark import REAL_DATA, command_of, labels_of, stages
+from convdyno.app.benchmark import REAL_DATA, command_of, labels_of, stages, with_preset
 from convdyno.app.cells import make_trials
-from convdyno.app.presets import with_preset
 from convdyno.app.requests import RESULTS, BenchRequest
 from convdyno.app.result import Result
 from convdyno.data import SOURCES
@@ -74,8 +73,15 @@ def submit(request: BenchRequest, narrator: Narrator = SILENCE) -> JobRun:
 
 def submit_jobs(planned: Sequence[Errands], request: BenchRequest) -> JobRun:
     """Give trials to Slurm, measured as the request says."""
-    out = request.out
-    around = _surroundings(request)
+    out, setup = request.out, request.slurm_setup
+    if setup is not None and not setup.is_file():
+        raise UsageError(f"--slurm-setup: there is no file {str(setup)!r}")
+    around = Surroundings(
+        folder=Path.cwd(),
+        python=request.python or sys.executable,
+        modules=tuple(request.slurm_module),
+        setup=setup.resolve() if setup is not None else None,
+    )
     Store(out).prepare()
     run = new_run(planned[0].trials[0].network, request.command or command_of(request))
     made = [_job(run, number, one, request) for number, one in enumerate(planned, 1)]
@@ -276,18 +282,6 @@ def _job(run: JobRun, number: int, one: Errands, request: BenchRequest) -> tuple
         files=files_of(request.out, run.name, number),
     )
     return job, errand
-
-
-def _surroundings(request: BenchRequest) -> Surroundings:
-    setup = request.slurm_setup
-    if setup is not None and not setup.is_file():
-        raise UsageError(f"--slurm-setup: there is no file {str(setup)!r}")
-    return Surroundings(
-        folder=Path.cwd(),
-        python=request.python or sys.executable,
-        modules=tuple(request.slurm_module),
-        setup=setup.resolve() if setup is not None else None,
-    )
 
 
 def where(out: Path) -> str:
