@@ -48,19 +48,6 @@ class Errands:
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Collected:
-    """What came of some runs so far."""
-
-    runs: list[JobRun]
-    result: Result
-
-    @property
-    def waiting(self) -> list[Job]:
-        """Jobs that are not over."""
-        return [job for run in self.runs for job in run.jobs if not job.over]
-
-
 def submit(request: BenchRequest, narrator: Narrator = SILENCE) -> JobRun:
     """Submit the cells of a benchmark, each as a job; the rungs of a ladder stay together."""
     request = with_preset(request, narrator)
@@ -144,8 +131,8 @@ def to_collect(out: Path, wanted: str | None) -> list[JobRun]:
     return [slurm.look(run, out) for run in (runs if wanted else uncollected(runs))]
 
 
-def collected(runs: Sequence[JobRun], out: Path) -> Collected:
-    """Take the records of jobs that are over into the results folder."""
+def collected(runs: Sequence[JobRun], out: Path) -> tuple[list[Job], Result]:
+    """Take the records of jobs that are over into the results folder; what is not over."""
     store = Store(out)
     over = [collect(run, store) for run in runs]
     records = [record for run in over for record in taken(run, store)]
@@ -153,7 +140,8 @@ def collected(runs: Sequence[JobRun], out: Path) -> Collected:
     wanted = {(record.trial.network, str(record.trial.kernels)) for record in records}
     proofs = {key: store.certificate(*key) for key in wanted}
     known = {key: proof for key, proof in proofs.items() if proof is not None}
-    return Collected(over, Result(records, known, out))
+    waiting = [job for run in over for job in run.jobs if not job.over]
+    return waiting, Result(records, known, out)
 
 
 def standing(job: Job) -> str:

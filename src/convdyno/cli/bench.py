@@ -61,15 +61,7 @@ def bench(
         raise UsageError("--detach and the options --slurm-... need --slurm partition=...,...")
     result = app.bench(request, narrator)
     present(result, as_json, style)
-    end_badly(result)
-    rows = result.rows
-    unmeasured = sum(row.images_per_second is None for row in rows)
-    if unmeasured:
-        which = "nothing" if unmeasured == len(rows) else f"nothing of {unmeasured} cells"
-        raise NothingMeasured(
-            f"{which} was measured: the budget of {result.budget_seconds:g} s ended before the "
-            "first block. Give a longer --budget, a smaller --batch or fewer cells."
-        )
+    _end(result)
 
 
 def present(result: app.Result, as_json: bool, style: str = "convdyno") -> None:
@@ -94,3 +86,15 @@ def end_badly(result: app.Result) -> None:
         raise typer.Exit(2)
     if any(row.status not in ("ok", "interrupted") for row in result.rows):
         raise typer.Exit(5)
+
+
+def _end(result: app.Result) -> None:
+    end_badly(result)
+    rows = result.rows
+    unmeasured = sum(row.images_per_second is None for row in rows)
+    if unmeasured:
+        which = "nothing" if unmeasured == len(rows) else f"nothing of {unmeasured} cells"
+        raise NothingMeasured(
+            f"{which} was measured: the budget of {result.budget_seconds:g} s ended before the "
+            "first block. Give a longer --budget, a smaller --batch or fewer cells."
+        )

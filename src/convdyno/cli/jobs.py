@@ -156,14 +156,14 @@ def report(runs: list[JobRun], out: Path, as_json: bool) -> None:
     from convdyno.cli.bench import end_badly, present
     from convdyno.errors import NothingMeasured
 
-    found = collected(runs, out)
-    present(found.result, as_json)
-    if found.waiting:
-        names = ", ".join(f"{job.id} ({job.state.lower()})" for job in found.waiting)
+    waiting, result = collected(runs, out)
+    present(result, as_json)
+    if waiting:
+        names = ", ".join(f"{job.id} ({job.state.lower()})" for job in waiting)
         typer.echo(f"not over yet: {names}", err=True)
-    end_badly(found.result)
-    if found.waiting:
+    end_badly(result)
+    if waiting:
         raise typer.Exit(NOT_OVER)
-    unmeasured = sum(row.images_per_second is None for row in found.result.rows)
+    unmeasured = sum(row.images_per_second is None for row in result.rows)
     if unmeasured:
         raise NothingMeasured(f"nothing of {unmeasured} cells was measured: their records say why")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from convdyno.cli.options import AsJson, Out, echo_json, group, new_screen
-
-if TYPE_CHECKING:
-    from convdyno.app.stored_results import Merged
 
 EXAMPLES = """\b
 Examples:
@@ -137,6 +134,7 @@ def merge(
     time changes nothing.
     """
     from convdyno.app.stored_results import merge
+    from convdyno.report.format import noun
 
     merged = merge(sources, out)
     if as_json:
@@ -145,16 +143,9 @@ def merge(
         echo_json({"into": str(out), "from": data})
         return
     for one in merged:
-        typer.echo("\n".join(_merged_lines(one)))
-
-
-def _merged_lines(one: Merged) -> list[str]:
-    from convdyno.report.format import noun
-
-    lines = [
-        f"{one.source}: {noun(len(one.added), 'record')} added, {len(one.updated)} brought up to "
-        f"date, {one.present} there already"
-    ]
-    lines += [f"  {noun(count, 'record')} from {name}" for name, count in one.machines.items()]
-    lines += [f"  {old} is now {new}: another had the name" for old, new in one.renamed.items()]
-    return lines + [f"  skipped: {sentence}" for sentence in one.skipped]
+        added, updated = noun(len(one.added), "record"), f"{len(one.updated)} brought up to date"
+        lines = [f"{one.source}: {added} added, {updated}, {one.present} there already"]
+        lines += [f"  {noun(count, 'record')} from {name}" for name, count in one.machines.items()]
+        lines += [f"  {old} is now {new}: another had the name" for old, new in one.renamed.items()]
+        lines += [f"  skipped: {sentence}" for sentence in one.skipped]
+        typer.echo("\n".join(lines))
