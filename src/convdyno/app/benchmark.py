@@ -5,27 +5,27 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from convdyno.app.cells import look_into, split_of
+from convdyno.app.cells import look_into, split_of, trials_that_fit
 from convdyno.app.certification import certificates
-from convdyno.app.largest import trials_that_fit
 from convdyno.app.place import launcher
-from convdyno.app.presets import with_preset
 from convdyno.app.requests import BenchRequest, Measurement
 from convdyno.app.result import Result
 from convdyno.data import SOURCES
 from convdyno.data.staging import staged
 from convdyno.engines import registry
 from convdyno.errors import UsageError
+from convdyno.machine import facts, kinds
 from convdyno.report.comparisons import Certificates
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.rounds import Limits, Stage, StagedCell
 from convdyno.stats.plan import Goal
 from convdyno.store.folder import Store
+from convdyno.store.preset import find_preset
 from convdyno.store.record import new_record
 from convdyno.trial import axes, parse
 from convdyno.trial.spec import Trial
@@ -78,6 +78,27 @@ def bench(request: BenchRequest, narrator: Narrator = SILENCE) -> Result:
             finally:
                 narrator.clear()
     return Result([cell.record for cell in cells], proofs, out, limits.budget_seconds)
+
+
+def with_preset(request: BenchRequest, narrator: Narrator) -> BenchRequest:
+    """The request with the settings of its preset, if it names one; what is given wins."""
+    if not request.preset:
+        return request
+    preset = find_preset(request.preset, request.out)
+    for name, ours in (("network", request.network), ("engine", request.axes.get("engine"))):
+        theirs = getattr(preset, name)
+        if ours is not None and axes.find(name).values(ours) != [theirs]:
+            raise UsageError(f"the preset {preset.name} is for {theirs}, not for {ours}")
+    machine = facts.machine()
+    if (preset.host, preset.machine) != (machine["host"], kinds.kind(machine)):
+        narrator.tell(
+            f"mind: the preset {preset.name} was found on {preset.host} ({preset.machine})"
+        )
+    work = ("mode", "precision", "devices", "engine")
+    found = preset.settings.model_dump(exclude_none=True) | {n: getattr(preset, n) for n in work}
+    return replace(
+        request, network=preset.network, axes=found | dict(request.axes), preset=preset.name
+    )
 
 
 def goal_of(request: Measurement) -> Goal:

@@ -1,11 +1,15 @@
-"""What there is: networks, engines, data and recipes."""
+"""What there is: networks and how they are drawn, engines, data and recipes."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from convdyno.app.requests import DrawRequest
+from convdyno.blueprint.count import count as count
+from convdyno.blueprint.graph import Blueprint
 from convdyno.data import KNOWN, SOURCES
 from convdyno.engines import registry
+from convdyno.trial import axes
 from convdyno.trial.recipes import RECIPES
 from convdyno.zoo import registry as zoo
 
@@ -22,20 +26,26 @@ def engine_names() -> list[str]:
 
 def networks() -> list[dict[str, Any]]:
     """The networks of the zoo."""
-    rows = []
-    for name, network in zoo.networks().items():
-        blueprint = zoo.build(name)
-        rows.append(
-            {
-                "network": name,
-                "image": "x".join(map(str, network.image)),
-                "parameters": blueprint.parameters,
-                "macs": blueprint.macs,
-                "paper": network.paper,
-                "note": network.note,
-            }
-        )
-    return rows
+    built = [(network, zoo.build(name)) for name, network in zoo.networks().items()]
+    return [
+        {
+            "network": network.name,
+            "image": "x".join(map(str, network.image)),
+            "parameters": blueprint.parameters,
+            "macs": blueprint.macs,
+            "paper": network.paper,
+            "note": network.note,
+        }
+        for network, blueprint in built
+    ]
+
+
+def drawn(request: DrawRequest) -> Blueprint:
+    """A network in the form that was asked for."""
+    (size,) = axes.find("image_size").values(request.image_size)
+    axes.find("classes").values(request.classes)
+    axes.find("width").values(request.width)
+    return zoo.build(request.network, size, request.classes, request.width, request.auxiliary)
 
 
 def engines() -> list[dict[str, Any]]:

@@ -1,23 +1,28 @@
-"""What was asked for into cells, checked as far as they can be without a framework."""
+"""What was asked for into cells, checked as far as they can be without a framework.
+
+Only a batch of `max`, the largest that memory holds, is found by trying.
+"""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
+import time
+from functools import cache, partial
+from typing import Any
 
+from convdyno.app.requests import Measurement
 from convdyno.data import SOURCES
 from convdyno.data.detect import open_source
 from convdyno.data.source import DecodedImages, Facts, Split
 from convdyno.engines import registry
-from convdyno.errors import UsageError
+from convdyno.errors import TrialFailed, UsageError
+from convdyno.launch.launcher import Launcher, Room
+from convdyno.stage.batch_search import BatchSearch
+from convdyno.stage.progress import Narrator
 from convdyno.trial import axes
-from convdyno.trial.axes import AXES, Given
+from convdyno.trial.axes import AXES, MAX, Given
 from convdyno.trial.spec import Trial, make_trial
 from convdyno.trial.sweep import expand
 from convdyno.zoo.registry import build, find
-
-if TYPE_CHECKING:
-    from convdyno.launch.launcher import Launcher, Room
 
 LADDER = {
     "encoded": ("device", "host", "decoded", "bytes", "source"),
@@ -34,9 +39,10 @@ def make_trials(there: Room, given: Given) -> list[Trial]:
     (ladder,) = values["ladder"]
     if ladder and set(values["data"]) & SOURCES.keys():
         raise UsageError("--ladder shows what real data cost: give them with --data PATH")
-    if axes.MAX in values["batch"]:
-        axes.find("batch").read(axes.MAX)
-    decided = {"engine": _engines(values["engine"]), "devices": _counts(there, values["devices"])}
+    if MAX in values["batch"]:
+        axes.find("batch").read(MAX)
+    engines = _chosen(",".join(filter(None, values["engine"])) or None)
+    decided = {"engine": engines, "devices": _counts(there, values["devices"])}
     plain = [a.name for a in AXES if a.commands and a.of_trial == a.name and a.kind != "again"]
     cells: list[Trial] = []
     for name in dict.fromkeys(values["network"]):
@@ -68,10 +74,6 @@ def check_word(name: str, word: str) -> None:
 def _drawn(*about: Any) -> None:
     """Say what keeps a network from being built; a sweep asks this of very many trials."""
     build(*about)
-
-
-def _engines(names: list[str | None]) -> list[str]:
-    return _chosen(",".join(filter(None, names)) or None)
 
 
 _chosen = cache(registry.chosen)
@@ -158,3 +160,44 @@ def _fit_data(trial: Trial, ladder: bool) -> list[Trial]:
     decoded = look_into(trial.data, split)[1]
     rungs = LADDER["arrays" if decoded else "encoded"] if ladder else (trial.rung,)
     return [trial.model_copy(update={"classes": classes, "rung": rung}) for rung in rungs]
+
+
+def trials_that_fit(there: Launcher, request: Measurement, narrator: Narrator) -> list[Trial]:
+    """The cells that were asked for, the largest batch found by trying."""
+    given = request.given
+    if MAX not in _values("batch", given):
+        return make_trials(there, given)
+    if "strong" in _values("scaling", given):
+        raise UsageError("--batch max is each device's own: it goes with --scaling weak")
+    numbers = [size for size in _values("batch", given) if size != MAX]
+    fixed = make_trials(there, given | {"batch": numbers}) if numbers else []
+    sizable = make_trials(there, given | {"batch": None})
+    there.check(sizable)
+    found = [with_room(there, one, request, narrator) for one in sizable]
+    return list(dict.fromkeys([*fixed, *found]))
+
+
+def with_room(there: Launcher, trial: Trial, request: Measurement, narrator: Narrator) -> Trial:
+    """A trial with the largest batch that fits; with one image where nothing does."""
+    seconds = request.read("budget")
+    narrator.tell(f"{trial.label}: looking for the largest batch, {seconds:g} s at most")
+    search = BatchSearch(
+        start=partial(there.start, rank_seconds=request.read("rank_timeout")),
+        trial=trial,
+        until=time.monotonic() + seconds,
+        silence_seconds=request.read("watchdog"),
+        tell=narrator.trying,
+    )
+    try:
+        room = search.run()
+    except TrialFailed:  # Whatever it is, the cell will say so.
+        return trial
+    finally:
+        narrator.clear()
+    (narrator.tell if room.batch else narrator.say)(f"{trial.label}: {room.sentence}")
+    return trial.model_copy(update={"batch": room.batch or trial.accumulate})
+
+
+def _values(name: str, given: Given) -> list[object]:
+    axis = axes.find(name)
+    return axis.values(given.get(name, axis.default))

@@ -36,7 +36,6 @@ def certificates(
     names: list[str], engines: list[str], kernels: str, store: Store, *, renew: bool = False
 ) -> Iterator[Certificate]:
     """A certificate for each network: the stored one where it still holds, else a new one."""
-
     versions = {engine: registry.check(engine).version or "" for engine in engines}
     candidates = [Candidate(engine, version) for engine, version in versions.items()]
     with Examination(candidates, kernels) as examination:

@@ -26,8 +26,12 @@ def examine(*, quick: bool = False, narrator: Narrator = SILENCE) -> dict[str, A
         "decoder": _decoder(),
     }
     if not quick:
-        names = [i.name for i in engines().values() if i.installed and i.precisions]
-        found["peaks"] = [peak for name in names for peak in _peaks(name, narrator)]
+        found["peaks"] = [
+            _peaks(info.name, precision, narrator)
+            for info in engines().values()
+            if info.installed
+            for precision in info.precisions
+        ]
     return found
 
 
@@ -40,26 +44,19 @@ def _decoder() -> dict[str, str]:
     return {"name": name, "reason": (reason() or "") if name != "native" else ""}
 
 
-def _peaks(engine: str, narrator: Narrator) -> list[dict[str, Any]]:
-    """What each precision reaches in that engine, measured in a worker of its own."""
-    peaks = []
-    for precision in engines()[engine].precisions:
-        narrator.tell(f"measuring {engine} {precision} ...")
-        trial = make_trial(
-            network="trivial", engine=engine, mode="infer", batch=1, precision=precision
-        )
-        row: dict[str, Any] = {"engine": engine, "precision": precision}
-        worker = LocalWorker()
-        try:
-            opened = worker.ask(
-                "open", silence=SILENCE_SECONDS, trial=trial.model_dump(mode="json")
-            )
-            probed = worker.ask("probe", silence=SILENCE_SECONDS)
-            row |= {peak["kind"]: peak["per_second"] for peak in probed["peaks"]}
-            row["warnings"] = opened["settings"]["warnings"]
-        except TrialFailed as failure:
-            row["refused"] = str(failure)
-        finally:
-            worker.end()
-        peaks.append(row)
-    return peaks
+def _peaks(engine: str, precision: str, narrator: Narrator) -> dict[str, Any]:
+    """What a precision reaches in an engine, measured in a worker of its own."""
+    narrator.tell(f"measuring {engine} {precision} ...")
+    trial = make_trial(network="trivial", engine=engine, mode="infer", batch=1, precision=precision)
+    row: dict[str, Any] = {"engine": engine, "precision": precision}
+    worker = LocalWorker()
+    try:
+        opened = worker.ask("open", silence=SILENCE_SECONDS, trial=trial.model_dump(mode="json"))
+        probed = worker.ask("probe", silence=SILENCE_SECONDS)
+        row |= {peak["kind"]: peak["per_second"] for peak in probed["peaks"]}
+        row["warnings"] = opened["settings"]["warnings"]
+    except TrialFailed as failure:
+        row["refused"] = str(failure)
+    finally:
+        worker.end()
+    return row

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from convdyno.app.certification import stored_certificates
 from convdyno.app.requests import CompareRequest
 from convdyno.errors import UnknownName
+from convdyno.report import comparisons
 from convdyno.report.cells import gather
-from convdyno.report.comparisons import (
-    Pair,
-    Strangers,
-    check_axis,
-    judge,
-    pairs_along,
-    strangers_along,
-    value_of,
-)
 from convdyno.stage.progress import SILENCE, Narrator
 
 
@@ -27,8 +19,8 @@ class Comparisons:
     axis: str
     values: list[str]
     """What of it was measured."""
-    pairs: list[Pair]
-    strangers: list[Strangers]
+    pairs: list[comparisons.Pair]
+    strangers: list[comparisons.Strangers]
     """What is not compared, and why."""
     skipped: list[str]
     """A sentence for each file that is no record."""
@@ -39,11 +31,12 @@ def compare(request: CompareRequest, narrator: Narrator = SILENCE) -> Comparison
     found = gather(list(request.results), list(request.where))
     for sentence in found.skipped:
         narrator.say(f"skipped: {sentence}")
-    axis = check_axis(request.by, found.cells)
-    values = dict.fromkeys(v for e in found.measured if (v := value_of(e, axis)) is not None)
+    axis = comparisons.check_axis(request.by, found.cells)
+    measured = (comparisons.value_of(cell, axis) for cell in found.measured)
+    values = dict.fromkeys(value for value in measured if value is not None)
     if request.against is not None and values and request.against not in values:
         raise UnknownName(axis, request.against, values)
-    unjudged = pairs_along(axis, found.cells, request.against)
-    pairs = judge(unjudged, stored_certificates(found.stores))
-    strangers = strangers_along(axis, found.cells)
+    unjudged = comparisons.pairs_along(axis, found.cells, request.against)
+    pairs = comparisons.judge(unjudged, stored_certificates(found.stores))
+    strangers = comparisons.strangers_along(axis, found.cells)
     return Comparisons(axis, list(values), pairs, strangers, found.skipped)

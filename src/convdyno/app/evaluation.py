@@ -12,7 +12,6 @@ from convdyno.app.requests import EvaluateRequest
 from convdyno.blueprint.weight_file import read_header
 from convdyno.engines import registry
 from convdyno.errors import BadWeights, TrialFailed, UsageError
-from convdyno.launch.launcher import Team
 from convdyno.run.checkpoint import latest, standing_of
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial.spec import Trial, make_trial
@@ -57,26 +56,20 @@ def evaluate(request: EvaluateRequest, narrator: Narrator = SILENCE) -> Evaluati
         spread = shared_out(there, given)
         trial = make_trial(engine=engines[0], mode="infer", **values | spread)
         look_into(trial.data, "validation")
-        found = _ask(there.start(trial, patience), request, file, trial, silence)
-    return Evaluation(file, trial, found)
-
-
-def _ask(
-    team: Team, request: EvaluateRequest, file: Path, trial: Trial, silence: float
-) -> dict[str, Any]:
-    try:
-        found = team.ask(
-            "evaluate",
-            silence=silence,
-            checkpoint=str(file),
-            trial=trial.model_dump(mode="json"),
-            averaged=not request.raw,
-            full=request.full,
-        )
-    except TrialFailed as failure:
-        if failure.status == "refused":
-            raise UsageError(str(failure)) from None
-        raise
-    finally:
-        team.end()
-    return {key: value for key, value in found.items() if key != "event"}
+        team = there.start(trial, patience)
+        try:
+            found = team.ask(
+                "evaluate",
+                silence=silence,
+                checkpoint=str(file),
+                trial=trial.model_dump(mode="json"),
+                averaged=not request.raw,
+                full=request.full,
+            )
+        except TrialFailed as failure:
+            if failure.status == "refused":
+                raise UsageError(str(failure)) from None
+            raise
+        finally:
+            team.end()
+    return Evaluation(file, trial, {key: found[key] for key in found if key != "event"})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,7 +68,7 @@ def gate(request: GateRequest, narrator: Narrator = SILENCE) -> Gated:
     )
     arena = _arena(request, terms, narrator)
     found = Gated(within, arena.store.folder, request.base or arena.store.folder)
-    with _no_verdict_if_interrupted():
+    try:
         for bout in bouts if request.floor is not False else ():
             _find_floor(arena, bout, terms, anew=bool(request.floor))
         if request.floor:
@@ -77,16 +76,9 @@ def gate(request: GateRequest, narrator: Narrator = SILENCE) -> Gated:
             return found
         _refuse_narrow(bouts, terms)
         found.gates.extend(_judged(arena, bout, terms) for bout in bouts)
-    return found
-
-
-@contextmanager
-def _no_verdict_if_interrupted() -> Iterator[None]:
-    """Ctrl-C must not be taken for a regression by its exit code."""
-    try:
-        yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # It must not be taken for a regression by its exit code.
         raise NothingMeasured("interrupted: the workers were ended; there is no verdict") from None
+    return found
 
 
 def _bouts(base: Base, request: GateRequest) -> list[Bout]:

@@ -6,19 +6,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from convdyno.app.requests import RESULTS, Hosts
 from convdyno.errors import UsageError
 from convdyno.launch import external_ranks
+from convdyno.launch.launcher import Launcher
 from convdyno.launch.local import Here
 from convdyno.launch.nodes import read_nodes
 from convdyno.launch.remote_host import FOLDER, Remote
 from convdyno.launch.ssh import SshLauncher
 from convdyno.stage.progress import SILENCE, Narrator
-
-if TYPE_CHECKING:
-    from convdyno.launch.launcher import Launcher
 
 
 def lend_rank() -> bool:
@@ -54,12 +51,10 @@ def launcher(
         raise UsageError(
             "--per-node, --max-devices, --remote-dir and --python go with --nodes FILE"
         )
+    elif member:
+        there = external_ranks.Hands(member, lambda line: narrator.say(f"convdyno: {line}"))
     else:
-        there = (
-            external_ranks.Hands(member, lambda line: narrator.say(f"convdyno: {line}"))
-            if member
-            else Here()
-        )
+        there = Here()
     try:
         yield there
     finally:

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from convdyno.app.certification import stored_certificates
-from convdyno.app.files import write_file
 from convdyno.app.requests import ReportRequest
 from convdyno.blueprint.count import FLOAT_BYTES, count
-from convdyno.errors import ConvdynoError, NothingMeasured
+from convdyno.errors import ConvdynoError, NothingMeasured, UsageError
+from convdyno.files import write_whole
 from convdyno.report import charts
 from convdyno.report.bench_json import to_json
 from convdyno.report.cells import gather
 from convdyno.report.csv import as_csv
 from convdyno.report.figures import figures
-from convdyno.report.markdown import markdown as as_markdown
+from convdyno.report.markdown import markdown
 from convdyno.report.page import page
-from convdyno.report.report_json import bencher as as_bencher
-from convdyno.report.report_json import report_document
-from convdyno.report.report_model import ReportModel, make_report
+from convdyno.report.report_json import bencher, report_document
+from convdyno.report.report_model import make_report
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial.spec import Trial
 from convdyno.zoo.registry import build, networks
@@ -50,56 +49,47 @@ def report(request: ReportRequest, narrator: Narrator = SILENCE) -> Report:
             places = ", ".join(map(str, request.results))
             raise NothingMeasured(f"there is nothing to report in {places}")
         model = make_report(found, stored_certificates(found.stores))
-        written = [write_file(request.csv, as_csv(found.cells))] if request.csv else []
-        written += _texts(model, request, library)
-    written += _pictures(model, request.svg, request.png)
-    data = report_document(model) if request.document else {}
-    return Report(written, data)
+        drawn = partial(figures, model, _activations)
+        texts: list[tuple[Path | None, Callable[[], str]]] = [
+            (request.csv, lambda: as_csv(found.cells)),
+            (request.html, lambda: page(model, drawn(), request.title, library)),
+            (request.markdown, lambda: markdown(model, request.title)),
+            (request.bencher, lambda: to_json(bencher(model.latest))),
+        ]
+        written = [write_file(path, text()) for path, text in texts if path is not None]
+    for figure in drawn() if request.svg or request.png else ():
+        if request.svg is not None:
+            written.append(write_file(request.svg / f"{figure.name}.svg", charts.svg(figure)))
+        if request.png is not None:
+            written.append(write_file(request.png / f"{figure.name}.png", charts.png(figure)))
+    return Report(written, report_document(model) if request.document else {})
 
 
-def _texts(model: ReportModel, request: ReportRequest, library: Callable[[], str]) -> list[Path]:
-    html, markdown, title = request.html, request.markdown, request.title
-    written = []
-    if html is not None:
-        charts = figures(model, _activations)
-        written.append(write_file(html, page(model, charts, title, library)))
-    if markdown is not None:
-        written.append(write_file(markdown, as_markdown(model, title)))
-    if request.bencher is not None:
-        written.append(write_file(request.bencher, to_json(as_bencher(model.latest))))
-    return written
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Write a file whole or not at all; what is no plain file, such as /dev/stdout, directly."""
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        else:
+            write_whole(path.resolve(), content, sync=False)
+    except OSError as wrong:
+        raise UsageError(f"{str(path)!r} cannot be written: {wrong.strerror}") from None
+    return path
 
 
-def _pictures(model: ReportModel, svg: Path | None, png: Path | None) -> list[Path]:
-    """The charts as files, each by its own name."""
-    if svg is None and png is None:
-        return []
-    written = []
-    for figure in figures(model, _activations):
-        if svg is not None:
-            written.append(write_file(svg / f"{figure.name}.svg", charts.svg(figure)))
-        if png is not None:
-            written.append(write_file(png / f"{figure.name}.png", charts.png(figure)))
-    return written
-
-
-@cache
 def _activations(trial: Trial, digest: str) -> int | None:
     """How many numbers the layers of a network of the zoo put out; None if it has changed."""
-    return _outputs(
-        trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary
-    ).get(digest)
+    form = trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary
+    return _outputs(*form).get(digest)
 
 
 @cache
-def _outputs(
-    network: str, size: tuple[int, int] | None, classes: int | None, width: float, auxiliary: bool
-) -> dict[str, int]:
+def _outputs(network: str, *form: Any) -> dict[str, int]:
     """The same by digest; nothing for networks of the user's own, whose code is not run for it."""
     if network not in networks():
         return {}
     try:
-        blueprint = build(network, size, classes, width, auxiliary)
+        blueprint = build(network, *form)
     except ConvdynoError:
         return {}
     outputs = sum(node.activation_bytes for node in count(blueprint)) // FLOAT_BYTES

@@ -34,8 +34,7 @@ READERS: Mapping[str, Callable[[str], Callable[[str], float]]] = {
 def option(default: Any, help: str, **more: Any) -> Any:
     """A field that is an option of the command line.
 
-    `type` is what it takes there, if not the kind of its default; `least` the smallest number;
-    `name` its name there, if not its own.
+    `least` is the smallest number, `name` its name there, if not its own.
     """
     about = {"help": help, **more}
     if isinstance(default, dict):
@@ -46,6 +45,9 @@ def option(default: Any, help: str, **more: Any) -> Any:
 LABELS = "NAME=VALUE: kept in the records; may be given again."
 WHERE = "FIELD=VALUE[,VALUE] or FIELD!=VALUE; several must all hold."
 RANK_TIMEOUT = "One of several devices that is silent for so long is lost."
+IMAGE_SIZE = "224 or 224x160; default: the network's own."
+SHARDS = "TFRecord files for training; default: by size, 128 MB each."
+THREADS = "Default: one for each core."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,14 +110,12 @@ class Measurement(Patience):
 class Hosts:
     """On which hosts it runs: a nodes file's, or this machine."""
 
-    nodes: Path | None = option(None, "A file of hosts, `NAME SSH-ALIAS` a line: run there.",
-                                type=Path)  # fmt: skip
+    nodes: Path | None = option(None, "A file of hosts, `NAME SSH-ALIAS` a line: run there.")
     per_node: int = option(1, "Devices of each host.", least=1)
-    max_devices: int | None = option(None, "Count devices 1, 2, 4, ... up to this.", type=int,
-                                     least=1)  # fmt: skip
+    max_devices: int | None = option(None, "Count devices 1, 2, 4, ... up to this.", least=1)
     remote_dir: str | None = option(None, "Where convdyno is put there; default ~/.cache/convdyno.")
     python: str | None = option(None, "The Python to use there; default: found or made.")
-    ssh_config: Path | None = option(None, "What ssh reads instead of ~/.ssh/config.", type=Path)
+    ssh_config: Path | None = option(None, "What ssh reads instead of ~/.ssh/config.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ class BenchRequest(Hosts, Measurement):
     """Measure how fast networks train or infer."""
 
     slurm_module: Sequence[str] = option((), "A module that jobs load; may be given again.")
-    slurm_setup: Path | None = option(None, "A file of bash that jobs read first.", type=Path)
+    slurm_setup: Path | None = option(None, "A file of bash that jobs read first.")
     preset: str | None = option(None, "Settings that `tune` has found, where none are given.")
     labels: Mapping[str, str] = option({}, LABELS, name="label")
 
@@ -134,20 +134,18 @@ class GateRequest(Measurement):
 
     within: Number = option("3%", "How much longer a step may take.")
     base: Path | None = option(
-        None, "Records of earlier, of this machine; without NETWORK all of them.", type=Path
+        None, "Records of earlier, of this machine; without NETWORK all of them."
     )
     base_python: str | None = option(None, "The base's environment: the path of its Python.")
     base_command: str | None = option(None, "What starts a worker of the base.")
-    base_folder: Path | None = option(
-        None, "The folder in which the base's workers run.", type=Path
-    )
+    base_folder: Path | None = option(None, "The folder in which the base's workers run.")
     base_set: str | None = option(None, "layout=nchw,threads=1: settings of the base.")
     rounds: int = option(3, "Fresh processes of each side, at least.", least=2)
     loss_steps: int = option(4, "First steps whose loss must agree.", least=1)
     loss_within: str | None = option(None, "How far apart losses may be; 0: the same bits.")
     ignore: str | None = option(None, "Of network, parameters, macs, loss, recompilations.")
     floor: bool | None = option(
-        None, "Only measure the noise floor; or do without.", type=bool, name="floor/--no-floor"
+        None, "Only measure the noise floor; or do without.", name="floor/--no-floor"
     )
 
 
@@ -182,12 +180,10 @@ class TrainRequest(Patience):
     axes: Given = field(default_factory=dict)
     """What else was given of a trial, by the names of axes; one value of each."""
     recipe: str | None = option(None, "`convdyno list recipes` shows all; default: what is usual.")
-    log_dir: Path | None = option(
-        None, "Checkpoints, history, TensorBoard; default: runs/NETWORK.", type=Path
-    )
+    log_dir: Path | None = option(None, "Checkpoints, history, TensorBoard; default: runs/NETWORK.")
     epochs: Number | None = option(None, "How often all images are seen.")
     momentum: Number | None = option(None, "Of SGD.")
-    nesterov: bool | None = option(None, "Nesterov's momentum.", type=bool)
+    nesterov: bool | None = option(None, "Nesterov's momentum.")
     weight_decay: Number | None = option(None, "L2.")
     decay_on: str | None = option(None, "all, or kernels: no batch norm, no biases")
     label_smoothing: Number | None = option(None, "0 to 1.")
@@ -201,7 +197,7 @@ class TrainRequest(Patience):
     seeds: int = option(1, "Repeat with so many seeds.", least=1)
     until: str | None = option(None, "Stop there: top1=0.90.")
     eval_every: Number = option("1", "Epochs between evaluations.")
-    display_every: int | None = option(None, "Steps between lines.", type=int, least=1)
+    display_every: int | None = option(None, "Steps between lines.", least=1)
     save_interval: Number = option("10m", "Time between checkpoints.")
     summary_interval: Number = option("10m", "Time between TensorBoard images.")
     keep: int = option(3, "Latest checkpoints that stay.", least=1)
@@ -251,15 +247,94 @@ class ReportRequest(Asked):
     """Show what was measured, in files."""
 
     results: Sequence[Path] = (RESULTS,)
-    html: Path | None = option(
-        None, "One page that needs no network; default: report.html.", type=Path
-    )
-    svg: Path | None = option(None, "A folder for the charts as SVG.", type=Path)
-    png: Path | None = option(None, "A folder for the charts as PNG.", type=Path)
-    csv: Path | None = option(None, "All records as CSV.", type=Path)
-    markdown: Path | None = option(None, "The report as Markdown.", type=Path)
-    bencher: Path | None = option(None, "Bencher Metric Format (JSON).", type=Path)
+    html: Path | None = option(None, "One page that needs no network; default: report.html.")
+    svg: Path | None = option(None, "A folder for the charts as SVG.")
+    png: Path | None = option(None, "A folder for the charts as PNG.")
+    csv: Path | None = option(None, "All records as CSV.")
+    markdown: Path | None = option(None, "The report as Markdown.")
+    bencher: Path | None = option(None, "Bencher Metric Format (JSON).")
     where: Sequence[str] = option((), WHERE)
     title: str = option("convdyno report", "Of the page.")
     document: bool = False
     """Whether the whole report is wanted as data, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawRequest(Asked):
+    """Draw a network in one of its forms."""
+
+    network: str
+    image_size: str | None = option(None, IMAGE_SIZE)
+    classes: int | None = option(None, "Number of classes.")
+    width: float = option(1.0, "Multiplies every channel count.")
+    auxiliary: bool = option(False, "With the auxiliary heads.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest(DrawRequest):
+    """Write a network's initial weights."""
+
+    file: Path
+    seed: int = option(0, "Of the random start.")
+    force: bool = option(False, "Overwrite a file that exists.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportRequest(DrawRequest):
+    """Take over weights of another library."""
+
+    file: Path
+    to_file: Path
+    library: str = "auto"
+    image_size: str | None = option(None, IMAGE_SIZE)
+    classes: int | None = option(None, "Number of classes; default: what the file has.")
+    force: bool = option(False, "Overwrite a file that exists.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertRequest(Asked):
+    """Write a data set in another form."""
+
+    source: str
+    target: Path
+    to: str
+    shards: int | None = option(None, SHARDS)
+    short_side: int | None = option(None, "Shrink larger images to so many pixels.")
+    quality: int = option(95, "Of JPEGs that are encoded anew, 1 to 100.")
+    encoding: str = option("keep", "keep, jpeg, png; arrays such as MNIST's become jpeg with keep.")
+    seed: int = option(0, "Of the order of training images.")
+    on_bad: str = option("error", "error, skip: leave damaged images out, up to one in a hundred.")
+    threads: int | None = option(None, THREADS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeRequest(Asked):
+    """Make JPEGs that decode like photographs."""
+
+    target: Path
+    images: int = option(2000, "In all; a tenth is for validation.")
+    classes: int = option(10, "Number of classes.")
+    to: str = option("folder", "tfrecord, folder")
+    size: str = option("500x375", "Width x height that sizes vary around.")
+    shards: int | None = option(None, SHARDS)
+    seed: int = option(0, "Of everything random.")
+    threads: int | None = option(None, THREADS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedRequest(Asked):
+    """Measure the input pipeline alone."""
+
+    path: str
+    batch: int = option(64, "Images in a batch.")
+    threads: int | None = option(None, THREADS)
+    split: str = option("train", "train, validation")
+    image_size: str | None = option(None, "224 or 224x160; default: 224, or that of small images.")
+    decoder: str = option("auto", "auto, native, simplejpeg")
+    crop: str | None = option(None, "nvcnn, inception, torch, pad, whole; default: usual.")
+    view: str | None = option(None, "Validation: squash, centre, centre-1.145, whole.")
+    resize: str = option("plain", "plain, antialiased")
+    colour: str = option("off", "off, folded, exact")
+    fidelity: str = option("fast", "JPEG decoding: fast, accurate")
+    seconds: float = option(10.0, "How long to measure.")
+    seed: int = option(0, "Of everything random.")

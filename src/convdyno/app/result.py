@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,19 +26,17 @@ ALWAYS = ("network", "engine", "precision", "batch")
 """What a table shows of every trial."""
 
 
+@dataclass(eq=False, repr=False)
 class Result:
     """What was measured: it prints as `convdyno bench` does, and shows itself in a notebook.
 
     `records` have everything, `rows` the figures of each.
     """
 
-    def __init__(
-        self, records: Sequence[Record], certificates: Certificates | None = None,
-        out: Path = RESULTS, budget_seconds: float | None = None,
-    ) -> None:  # fmt: skip
-        self.records = list(records)
-        self.out, self.budget_seconds = out, budget_seconds
-        self._certificates = certificates or {}
+    records: list[Record]
+    certificates: Certificates = field(default_factory=dict)
+    out: Path = RESULTS
+    budget_seconds: float | None = None
 
     @cached_property
     def rows(self) -> list[Cell]:
@@ -48,7 +46,7 @@ class Result:
     @cached_property
     def _pairs(self) -> list[Pair]:
         """All cells that differ in one thing, compared."""
-        return compare_cells(self.rows, self._certificates)
+        return compare_cells(self.rows, self.certificates)
 
     @cached_property
     def compared(self) -> list[Compared]:

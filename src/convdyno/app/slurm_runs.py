@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from convdyno.app.benchmark import REAL_DATA, command_of, labels_of, stages
+from convdyno.app.benchmark import REAL_DATA, command_of, labels_of, stages, with_preset
 from convdyno.app.cells import make_trials
-from convdyno.app.presets import with_preset
 from convdyno.app.requests import RESULTS, BenchRequest
 from convdyno.app.result import Result
 from convdyno.data import SOURCES
@@ -49,19 +48,6 @@ class Errands:
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Collected:
-    """What came of some runs so far."""
-
-    runs: list[JobRun]
-    result: Result
-
-    @property
-    def waiting(self) -> list[Job]:
-        """Jobs that are not over."""
-        return [job for run in self.runs for job in run.jobs if not job.over]
-
-
 def submit(request: BenchRequest, narrator: Narrator = SILENCE) -> JobRun:
     """Submit the cells of a benchmark, each as a job; the rungs of a ladder stay together."""
     request = with_preset(request, narrator)
@@ -74,8 +60,15 @@ def submit(request: BenchRequest, narrator: Narrator = SILENCE) -> JobRun:
 
 def submit_jobs(planned: Sequence[Errands], request: BenchRequest) -> JobRun:
     """Give trials to Slurm, measured as the request says."""
-    out = request.out
-    around = _surroundings(request)
+    out, setup = request.out, request.slurm_setup
+    if setup is not None and not setup.is_file():
+        raise UsageError(f"--slurm-setup: there is no file {str(setup)!r}")
+    around = Surroundings(
+        folder=Path.cwd(),
+        python=request.python or sys.executable,
+        modules=tuple(request.slurm_module),
+        setup=setup.resolve() if setup is not None else None,
+    )
     Store(out).prepare()
     run = new_run(planned[0].trials[0].network, request.command or command_of(request))
     made = [_job(run, number, one, request) for number, one in enumerate(planned, 1)]
@@ -138,8 +131,8 @@ def to_collect(out: Path, wanted: str | None) -> list[JobRun]:
     return [slurm.look(run, out) for run in (runs if wanted else uncollected(runs))]
 
 
-def collected(runs: Sequence[JobRun], out: Path) -> Collected:
-    """Take the records of jobs that are over into the results folder."""
+def collected(runs: Sequence[JobRun], out: Path) -> tuple[list[Job], Result]:
+    """Take the records of jobs that are over into the results folder; what is not over."""
     store = Store(out)
     over = [collect(run, store) for run in runs]
     records = [record for run in over for record in taken(run, store)]
@@ -147,7 +140,8 @@ def collected(runs: Sequence[JobRun], out: Path) -> Collected:
     wanted = {(record.trial.network, str(record.trial.kernels)) for record in records}
     proofs = {key: store.certificate(*key) for key in wanted}
     known = {key: proof for key, proof in proofs.items() if proof is not None}
-    return Collected(over, Result(records, known, out))
+    waiting = [job for run in over for job in run.jobs if not job.over]
+    return waiting, Result(records, known, out)
 
 
 def standing(job: Job) -> str:
@@ -276,18 +270,6 @@ def _job(run: JobRun, number: int, one: Errands, request: BenchRequest) -> tuple
         files=files_of(request.out, run.name, number),
     )
     return job, errand
-
-
-def _surroundings(request: BenchRequest) -> Surroundings:
-    setup = request.slurm_setup
-    if setup is not None and not setup.is_file():
-        raise UsageError(f"--slurm-setup: there is no file {str(setup)!r}")
-    return Surroundings(
-        folder=Path.cwd(),
-        python=request.python or sys.executable,
-        modules=tuple(request.slurm_module),
-        setup=setup.resolve() if setup is not None else None,
-    )
 
 
 def where(out: Path) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # Ten thousand records are listed from their index, without a
     from convdyno.stage.progress import Narrator
     from convdyno.store.archive import Archived
     from convdyno.store.cell_locks import Holder
-    from convdyno.store.merge import Merged as Merged
+    from convdyno.store.merge import Merged
     from convdyno.store.record import Record
 
 

@@ -39,12 +39,7 @@ def run_jobs(agenda: SweepPlan, plan: Plan, how: BenchRequest, narrator: Narrato
             narrator.tell(submitted(runs[-1]))
     for run in runs:
         collect(slurm_runs.wait(run, out, narrator), store)
-    look(agenda, how)
-
-
-def look(agenda: SweepPlan, how: BenchRequest) -> None:
-    """How everything stands now."""
-    agenda.look(Index(how.out, figures).heads())
+    agenda.look(Index(out, figures).heads())
 
 
 def _still_queued(agenda: SweepPlan, how: BenchRequest, narrator: Narrator) -> list[JobRun]:
@@ -58,7 +53,7 @@ def _still_queued(agenda: SweepPlan, how: BenchRequest, narrator: Narrator) -> l
             if not seen.over:
                 waiting.append(seen)
                 narrator.tell(f"{seen.name} was submitted before, and is waited for")
-    look(agenda, how)
+    agenda.look(Index(out, figures).heads())
     return waiting
 
 

@@ -82,16 +82,10 @@ def make_plan(sweep: Sweep, name: str, there: Room, how: BenchRequest) -> Plan:
             own = trial.model_copy(update={"slurm": kind, "staged": family[0].get("stage_from")})
             if own.digest not in found:
                 combination = by_count.get(str(own.devices), family[0])
-                found[own.digest] = _planned(own, combination, axes, sweep.labels)
+                case = {CASE: str(combination[CASE])} if CASE in combination else {}
+                path = tuple(str(combination.get(axis, "")) for axis in axes)
+                found[own.digest] = PlannedTrial(own, case | sweep.labels, path)
     return Plan(list(found.values()), dict(orders.values()))
-
-
-def _planned(
-    trial: Trial, combination: Combination, axes: list[str], labels: dict[str, str]
-) -> PlannedTrial:
-    case = {CASE: str(combination[CASE])} if CASE in combination else {}
-    path = tuple(str(combination.get(axis, "")) for axis in axes)
-    return PlannedTrial(trial, case | labels, path)
 
 
 def _orders(combinations: list[Combination], name: str) -> dict[str, tuple[str, Order]]:

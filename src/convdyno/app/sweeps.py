@@ -10,14 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from convdyno.app.benchmark import (
-    ONLY_HERE,
-    certificates_of,
-    data_in_place,
-    goal_of,
-    labels_of,
-    limits_of,
-)
+from convdyno.app import benchmark
 from convdyno.app.place import launcher
 from convdyno.app.requests import BenchRequest, SweepRequest
 from convdyno.app.sweep_jobs import run_jobs
@@ -85,7 +78,7 @@ def _opened(
 ) -> Iterator[tuple[Plan, Sweep, SweepRun, BenchRequest]]:
     parse.one_of("retry", ("failed",))(request.retry or "failed")
     wanted = read_sweep(request.file, vocabulary(), request.overrides)
-    wanted.labels |= labels_of(request.labels)
+    wanted.labels |= benchmark.labels_of(request.labels)
     wanted.title = wanted.title or request.file.name
     own = OWN | {word: int(wanted.settings[word]) for word in OWN if word in wanted.settings}
     once = {word: value for word, value in wanted.settings.items() if word not in OWN}
@@ -94,19 +87,30 @@ def _opened(
         plan = make_plan(wanted, request.file.name, there, how)
         here = [one.trial for one in plan.planned if one.trial.slurm is None]
         if how.nodes is not None and any(trial.staged for trial in here):
-            raise UsageError(ONLY_HERE)
+            raise UsageError(benchmark.ONLY_HERE)
         there.check(here)
         agenda = _agenda(plan, request, there)
-        yield plan, wanted, _on_stage(agenda, how, own, there, narrator), how
+        trials = [one.trial for one in agenda.planned]
+        store = Store(how.out)
+        means = Means(
+            benchmark.goal_of(how),
+            benchmark.limits_of(how),
+            start=partial(there.start, rank_seconds=how.read("rank_timeout")),
+            alone=there.alone,
+            prepare=lambda group: _ready(group, trials, there, store, narrator),
+            machine=there.machine(),
+            command=how.command,
+            together=own["together"],
+            seed=own["shuffle"],
+            narrator=narrator,
+            quiet=narrator.quiet,
+        )
+        yield plan, wanted, SweepRun(agenda, store, means), how
 
 
 def _how(once: dict[str, Value], request: SweepRequest) -> BenchRequest:
     """What is given once for the whole sweep, as one cell of it would be asked for."""
-    paths = {
-        name: Path(str(once[name]))
-        for name in ("nodes", "ssh_config", "slurm_setup")
-        if name in once
-    }
+    paths = {n: Path(str(once[n])) for n in ("nodes", "ssh_config", "slurm_setup") if n in once}
     counts = {n: int(str(once[n])) for n in ("rounds", "per_node", "max_devices") if n in once}
     modules = [str(once["slurm_module"])] if "slurm_module" in once else ()
     more = {"slurm_module": modules, "out": request.out, "command": request.command}
@@ -125,27 +129,6 @@ def _agenda(plan: Plan, request: SweepRequest, there: Launcher) -> SweepPlan:
     return agenda
 
 
-def _on_stage(
-    agenda: SweepPlan, how: BenchRequest, own: dict[str, int], there: Launcher, narrator: Narrator
-) -> SweepRun:
-    trials = [one.trial for one in agenda.planned]
-    store = Store(how.out)
-    means = Means(
-        goal_of(how),
-        limits_of(how),
-        start=partial(there.start, rank_seconds=how.read("rank_timeout")),
-        alone=there.alone,
-        prepare=lambda group: _ready(group, trials, there, store, narrator),
-        machine=there.machine(),
-        command=how.command,
-        together=own["together"],
-        seed=own["shuffle"],
-        narrator=narrator,
-        quiet=narrator.quiet,
-    )
-    return SweepRun(agenda, store, means)
-
-
 @contextmanager
 def _ready(
     group: Sequence[Trial], trials: Sequence[Trial], there: Launcher, store: Store,
@@ -154,8 +137,8 @@ def _ready(
     """What a group needs before it starts: certificates, and data where they are to be read."""
     networks = {trial.network for trial in group}
     store.prepare()
-    certificates_of([one for one in trials if one.network in networks], store, narrator)
-    with data_in_place(group, narrator) as placed:
+    benchmark.certificates_of([one for one in trials if one.network in networks], store, narrator)
+    with benchmark.data_in_place(group, narrator) as placed:
         there.check(placed)
         yield placed
 

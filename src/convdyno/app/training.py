@@ -1,8 +1,14 @@
-"""A trained and evaluated network, by the step that is benchmarked."""
+"""A trained and evaluated network, by the step that is benchmarked.
+
+Each run has workers of its own: what they say, the signals they get, the record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,12 +19,29 @@ from convdyno.app.cells import one_value
 from convdyno.app.place import launcher
 from convdyno.app.requests import TrainRequest
 from convdyno.app.training_plan import make_training
-from convdyno.app.training_run import Trainer, Unwatched
-from convdyno.errors import UsageError
+from convdyno.errors import BadStore, Refused, TrialFailed, UsageError
+from convdyno.launch.launcher import Team
+from convdyno.machine import facts
 from convdyno.report.training import Watcher
 from convdyno.stage.progress import SILENCE, Narrator
+from convdyno.store import training_runs
+from convdyno.store.training_runs import RunRecord, Status
 from convdyno.trial import axes, parse
+from convdyno.trial.recipes import RECIPES
+from convdyno.trial.spec import Trial
 from convdyno.trial.training import Training, Watching
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+
+
+class Unwatched(Watcher):
+    """Nobody looks at the run."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, quiet=True)
+
+    def warn(self, sentence: str) -> None:
+        """Nothing: the record has it."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +71,13 @@ def train(
     )
     labels = labels_of(request.labels)
     silence, patience = request.read("watchdog"), request.read("rank_timeout")
-    folders = _folders(request)
-    if request.resume and not any(_begun(folder) for folder in folders.values()):
-        raise UsageError(f"there is nothing to resume in {_whole(request)}")
+    whole = request.log_dir or Path("runs") / request.network.replace(":", "-")
+    first = one_value("seed", request.axes)
+    seeds = range(first, first + request.seeds)
+    folders = {n: whole / f"seed-{n}" if request.seeds > 1 else whole for n in seeds}
+    begun = (any(folder.glob("checkpoint-*.safetensors")) for folder in folders.values())
+    if request.resume and not any(begun):
+        raise UsageError(f"there is nothing to resume in {whole}")
     runs: list[dict[str, Any]] = []
     with launcher(narrator=narrator) as there:
         training = make_training(there, request)
@@ -65,16 +92,121 @@ def train(
     return Trained(training, runs)
 
 
-def _whole(request: TrainRequest) -> Path:
-    return request.log_dir or Path("runs") / request.network.replace(":", "-")
+@dataclass(frozen=True)
+class Trainer:
+    """What runs of training have in common."""
+
+    watching: Watching
+    silence_seconds: float
+    start: Callable[[Trial], Team]
+    command: str
+    labels: Mapping[str, str]
+
+    def run(self, training: Training, folder: Path, watcher: Watcher) -> dict[str, Any]:
+        """One run in workers of its own, and its record; a failure is a status with a reason."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as wrong:
+            raise UsageError(f"--log-dir {folder} cannot be made: {wrong.strerror}") from None
+        about = {"folder": str(folder), "seed": training.trial.seed}
+        with training_runs.claimed(folder):
+            recipe = RECIPES.get(training.recipe)
+            record = training_runs.begin(
+                folder, training, self.watching, recipe, self.command, facts.machine(), self.labels
+            )
+            watcher.start(training)
+            begun: dict[str, Any] = {}
+            try:
+                ended = self._follow(training, folder, watcher, begun)
+            except TrialFailed as failure:
+                ended = {"status": failure.status, "reason": str(failure)}
+            except Refused as refusal:
+                ended = {"status": "refused", "reason": str(refusal)}
+            _close(record, folder, ended, begun, watcher)
+        if ended["status"] == "refused":
+            raise UsageError(ended["reason"])
+        return about | {"versions": begun.get("versions")} | ended
+
+    def _follow(
+        self, training: Training, folder: Path, watcher: Watcher, begun: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What the workers say, to their end; signals make them save and stop."""
+        team = self.start(training.trial)
+        try:
+            with _passing_on(team, begun) as signals:
+                events = team.events(
+                    "train",
+                    silence=self.silence_seconds,
+                    training=training.model_dump(mode="json"),
+                    watching=self.watching.model_dump(mode="json"),
+                    folder=str(folder),
+                )
+                try:
+                    for event in events:
+                        if event["event"] == "begun":
+                            begun.update(event)
+                        watcher.see(event)
+                        if event["event"] == "trained":
+                            break
+                except (TrialFailed, _Stopped):
+                    if not signals:
+                        raise
+                    return {"status": "stopped", "signal": signals[0], "reason": _by(signals[0])}
+        finally:
+            watcher.end()
+            team.end()
+        result = {name: value for name, value in event.items() if name != "event"}
+        if event["finished"]:
+            return {"status": "finished", "reason": "", **result}
+        number = signals[0] if signals else signal.SIGTERM
+        return {"status": "stopped", "signal": int(number), "reason": _by(number), **result}
 
 
-def _folders(request: TrainRequest) -> dict[int, Path]:
-    """The folder of each seed's run."""
-    first, whole = one_value("seed", request.axes), _whole(request)
-    seeds = range(first, first + request.seeds)
-    return {n: whole / f"seed-{n}" if request.seeds > 1 else whole for n in seeds}
+def _close(
+    record: RunRecord, folder: Path, ended: dict[str, Any], begun: dict[str, Any], watcher: Watcher
+) -> None:
+    """Write how a run ended; a disk that is full by now is no reason to fail."""
+    status: Status = ended["status"]
+    network = {name: begun[name] for name in ("digest", "parameters", "macs") if name in begun}
+    whole = record.ended(
+        status,
+        ended["reason"],
+        step=ended.get("step"),
+        versions=begun.get("versions", {}),
+        network=network,
+    )
+    result = {k: v for k, v in ended.items() if k not in ("status", "reason", "signal")}
+    try:
+        whole.model_copy(update={"result": result or None}).write(folder)
+    except BadStore as wrong:
+        watcher.warn(str(wrong))
 
 
-def _begun(folder: Path) -> bool:
-    return any(folder.glob("checkpoint-*.safetensors"))
+class _Stopped(Exception):
+    """A signal that there is nothing to save for."""
+
+
+@contextmanager
+def _passing_on(team: Team, begun: dict[str, Any]) -> Iterator[list[int]]:
+    """Signals that mean "stop soon" reach workers that train; a second Ctrl-C is final."""
+    seen: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        again = number == signal.SIGINT and number in seen
+        seen.append(number)
+        if again or not begun:
+            raise _Stopped
+        team.nudge()
+
+    # Only the main thread may hear signals; elsewhere they are somebody else's business.
+    heard = STOPPING if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, pass_on) for number in heard}
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _by(number: int) -> str:
+    return f"stopped by {signal.Signals(number).name}"

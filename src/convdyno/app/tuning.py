@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convdyno.app.benchmark import goal_of, limits_of
-from convdyno.app.cells import make_trials
-from convdyno.app.largest import with_room
+from convdyno.app.cells import make_trials, with_room
 from convdyno.app.requests import TuneRequest
 from convdyno.engines import registry
 from convdyno.errors import NothingMeasured, UsageError
@@ -41,25 +40,8 @@ class Tuned:
 def tune(request: TuneRequest, narrator: Narrator = SILENCE) -> Tuned:
     """Search every setting that was not given, and keep the winner as a preset."""
     there = Here()
-    tuner = _tuner(request, there, narrator)
-    trial = _one_trial(request, there)
-    called = check_name(request.name or _name(trial))
-    alone = {"bucket_mb"} if trial.devices == 1 else set()
-    free = [name for name in FACTORS if name not in request.axes.keys() | alone]
-    if not free:
-        raise UsageError("every setting is given, so there is nothing to search")
-    tuner.store.prepare()
-    if request.axes.get("batch") == MAX:
-        trial = with_room(there, trial, request, narrator)
-    found = _search(tuner, trial, free)
-    preset = found.preset(called, tuner.machine["host"], kinds.kind(tuner.machine))
-    kept = preset.write(own_folder() if request.own else request.out)
-    return Tuned(found, preset, kept, tuner.store.folder)
-
-
-def _tuner(request: TuneRequest, there: Here, narrator: Narrator) -> Tuner:
     limits = limits_of(request)
-    return Tuner(
+    tuner = Tuner(
         store=Store(request.out / FOLDER),
         narrator=narrator,
         machine=facts.machine(),
@@ -71,6 +53,20 @@ def _tuner(request: TuneRequest, there: Here, narrator: Narrator) -> Tuner:
         rank_seconds=request.read("rank_timeout"),
         quiet=narrator.quiet,
     )
+    trial = _one_trial(request, there)
+    usual = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{trial.network}-{trial.engine}").strip("-.")
+    called = check_name(request.name or usual)
+    alone = {"bucket_mb"} if trial.devices == 1 else set()
+    free = [name for name in FACTORS if name not in request.axes.keys() | alone]
+    if not free:
+        raise UsageError("every setting is given, so there is nothing to search")
+    tuner.store.prepare()
+    if request.axes.get("batch") == MAX:
+        trial = with_room(there, trial, request, narrator)
+    found = _search(tuner, trial, free)
+    preset = found.preset(called, tuner.machine["host"], kinds.kind(tuner.machine))
+    kept = preset.write(own_folder() if request.own else request.out)
+    return Tuned(found, preset, kept, tuner.store.folder)
 
 
 def _one_trial(request: TuneRequest, there: Here) -> Trial:
@@ -85,10 +81,6 @@ def _one_trial(request: TuneRequest, there: Here) -> Trial:
         )
     registry.check(trials[0].engine)
     return trials[0]
-
-
-def _name(trial: Trial) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{trial.network}-{trial.engine}").strip("-.")
 
 
 def _search(tuner: Tuner, trial: Trial, free: list[str]) -> Tuning:

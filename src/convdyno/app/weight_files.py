@@ -3,74 +3,57 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from convdyno.app.networks import drawn
+from convdyno.app.catalogue import drawn
+from convdyno.app.requests import ExportRequest, ImportRequest
 from convdyno.blueprint import weight_file
 from convdyno.blueprint.graph import Blueprint
-from convdyno.blueprint.weight_file import (
-    Origin,
-    WeightHeader,
-    load_weights,
-    origin,
-    read_header,
-    save_weights,
-    write_tensors,
-)
+from convdyno.blueprint.weight_file import Origin, WeightHeader, read_header, save_weights
 from convdyno.blueprint.weights import initial_weights
 from convdyno.errors import BadWeights, UsageError
 from convdyno.run.foreign import read_foreign
 from convdyno.trial import axes, parse
-from convdyno.zoo.foreign import LIBRARIES
-from convdyno.zoo.foreign.convert import (
-    classes_in,
-    foreign_names,
-    from_foreign,
-    recognise,
-    to_foreign,
-)
+from convdyno.zoo.foreign import LIBRARIES, convert
 from convdyno.zoo.registry import build, networks
 
 LARGEST = 5
 """Tensors that a description names."""
 
 
-def export_weights(
-    network: str, file: Path, *, seed: int = 0, image_size: str | None = None,
-    classes: int | None = None, width: float = 1.0, auxiliary: bool = False, force: bool = False,
-) -> None:  # fmt: skip
+def export_weights(request: ExportRequest) -> None:
     """Write a network's initial weights: the ones that every engine starts from."""
-    axes.find("seed").values(seed)
-    _check_target(file, force)
-    blueprint = drawn(network, image_size, classes, width, auxiliary)
-    weights = initial_weights(blueprint, seed)
-    save_weights(file, blueprint, weights, width=width, note=f"initial weights, seed {seed}")
+    axes.find("seed").values(request.seed)
+    _check_target(request.file, request.force)
+    blueprint = drawn(request)
+    weights = initial_weights(blueprint, request.seed)
+    note = f"initial weights, seed {request.seed}"
+    save_weights(request.file, blueprint, weights, width=request.width, note=note)
 
 
-def import_weights(
-    file: Path, to_file: Path, network: str, library: str = "auto", *,
-    image_size: str | None = None, classes: int | None = None, width: float = 1.0,
-    auxiliary: bool = False, force: bool = False,
-) -> None:  # fmt: skip
+def import_weights(request: ImportRequest) -> None:
     """Take over weights of torchvision, timm or keras.applications."""
+    file, library = request.file, request.library
     parse.one_of("library", ("auto", *LIBRARIES))(library)
-    _check_target(to_file, force)
-    blueprint = drawn(network, image_size, classes, width, auxiliary)
+    _check_target(request.to_file, request.force)
+    blueprint = drawn(request)
     # Refuse a network that no library has before anything is read.
-    foreign_names(blueprint, recognise((), blueprint) if library == "auto" else library)
+    likely = convert.recognise((), blueprint) if library == "auto" else library
+    convert.foreign_names(blueprint, likely)
     if file.suffix == ".safetensors" and read_header(file).canonical:
         raise UsageError(
             f"{file} has convdyno's own weights already; `convdyno weights convert` changes them"
         )
     arrays = read_foreign(file)
-    library = recognise(arrays, blueprint) if library == "auto" else library
-    count = classes_in(arrays, blueprint, library)
-    if classes is None and count is not None and count > 1:
-        blueprint = drawn(network, image_size, count, width, auxiliary)
-    weights = from_foreign(arrays, blueprint, library, str(file))
+    library = convert.recognise(arrays, blueprint) if library == "auto" else library
+    count = convert.classes_in(arrays, blueprint, library)
+    if request.classes is None and count is not None and count > 1:
+        blueprint = drawn(replace(request, classes=count))
+    weights = convert.from_foreign(arrays, blueprint, library, str(file))
     note = f"from {library}: {file.name}"
-    save_weights(to_file, blueprint, weights, width=width, note=note)
+    save_weights(request.to_file, blueprint, weights, width=request.width, note=note)
 
 
 def convert_weights(source: Path, target: Path, to: str, *, force: bool = False) -> None:
@@ -87,16 +70,16 @@ def convert_weights(source: Path, target: Path, to: str, *, force: bool = False)
     found = _origin(header)
     blueprint = _blueprint_of(source, found)
     if form == "canonical":
-        weights = load_weights(source, blueprint)
+        weights = weight_file.load_weights(source, blueprint)
     else:
-        weights = from_foreign(read_foreign(source), blueprint, form, str(source))
+        weights = convert.from_foreign(read_foreign(source), blueprint, form, str(source))
     if to == "canonical":
         save_weights(target, blueprint, weights, width=found.width, note=found.note)
     else:
         words = weight_file.describe(blueprint, found.width, found.note)
         words |= {"convdyno_form": to, "format": "np" if to == "keras" else "pt"}
         del words["convdyno_format"]
-        write_tensors(target, to_foreign(weights, blueprint, to), words)
+        weight_file.write_tensors(target, convert.to_foreign(weights, blueprint, to), words)
 
 
 def _check_target(path: Path, force: bool) -> None:
@@ -120,7 +103,7 @@ def _form(header: WeightHeader) -> str | None:
 
 
 def _origin(header: WeightHeader) -> Origin:
-    return header.origin() if header.canonical else origin(header.path, header.metadata)
+    return header.origin() if header.canonical else weight_file.origin(header.path, header.metadata)
 
 
 def _blueprint_of(path: Path, found: Origin) -> Blueprint:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from convdyno.app.requests import BenchRequest
-from convdyno.cli.options import AsJson, Network, Networks, asks
+from convdyno import app
+from convdyno.cli.options import AsJson, Network, Networks, asks, echo_json, new_screen
 from convdyno.errors import NothingMeasured, UsageError
 from convdyno.trial import parse
-
-if TYPE_CHECKING:
-    from convdyno.app import Result
 
 EXAMPLES = """\b
 Examples:
@@ -35,9 +32,9 @@ Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial faile
 STYLES = ("convdyno", "nvcnn", "tf-cnn")
 
 
-@asks(BenchRequest, "bench")
+@asks(app.BenchRequest, "bench")
 def bench(
-    request: BenchRequest,
+    request: app.BenchRequest,
     networks: Networks = None,
     network: Network = None,
     detach: Annotated[
@@ -53,11 +50,8 @@ def bench(
     Every option that names a list takes several values with commas; each combination is a cell, and
     cells that differ in one thing are compared.
     """
-    from convdyno.app import Narrator
-    from convdyno.app.benchmark import bench
-
     parse.one_of("style", STYLES)(style)
-    narrator = Narrator(quiet=as_json)
+    narrator = app.Narrator(quiet=as_json)
     if "slurm" in request.axes:
         from convdyno.cli.jobs import submit_and_report
 
@@ -65,30 +59,28 @@ def bench(
         return
     if request.slurm_module or request.slurm_setup or detach:
         raise UsageError("--detach and the options --slurm-... need --slurm partition=...,...")
-    result = bench(request, narrator)
+    result = app.bench(request, narrator)
     present(result, as_json, style)
     _end(result)
 
 
-def present(result: Result, as_json: bool, style: str = "convdyno") -> None:
+def present(result: app.Result, as_json: bool, style: str = "convdyno") -> None:
     """Print what was measured, and write the files of its scaling curves."""
-    from convdyno.report.bench_json import to_json
-    from convdyno.report.console import Screen
     from convdyno.report.legacy import STYLES
 
     if as_json:
-        typer.echo(to_json(result.document()))
+        echo_json(result.document())
     elif style in STYLES:
         for cell, record in zip(result.rows, result.records, strict=True):
             typer.echo("\n".join(STYLES[style](cell, record)))
     else:
-        result.show(Screen())
+        result.show(new_screen())
     files = result.write_curves()
     if files and not as_json:
         typer.echo(f"\nwritten: {', '.join(map(str, files))}", err=style in STYLES)
 
 
-def end_badly(result: Result) -> None:
+def end_badly(result: app.Result) -> None:
     """End with the exit code that refused or failed cells deserve, if there are any."""
     if result.rows and all(row.status == "refused" for row in result.rows):
         raise typer.Exit(2)
@@ -96,12 +88,12 @@ def end_badly(result: Result) -> None:
         raise typer.Exit(5)
 
 
-def _end(result: Result) -> None:
+def _end(result: app.Result) -> None:
     end_badly(result)
     rows = result.rows
-    unmeasured = [row for row in rows if row.images_per_second is None]
+    unmeasured = sum(row.images_per_second is None for row in rows)
     if unmeasured:
-        which = "nothing" if len(unmeasured) == len(rows) else f"nothing of {len(unmeasured)} cells"
+        which = "nothing" if unmeasured == len(rows) else f"nothing of {unmeasured} cells"
         raise NothingMeasured(
             f"{which} was measured: the budget of {result.budget_seconds:g} s ended before the "
             "first block. Give a longer --budget, a smaller --batch or fewer cells."

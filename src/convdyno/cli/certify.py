@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from convdyno.app.requests import CertifyRequest
-from convdyno.cli.options import AsJson, asks
+from convdyno import app
+from convdyno.cli.options import AsJson, asks, echo_json, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -19,9 +19,9 @@ Exit codes: 0 all passed, 2 bad usage, 5 an engine differs or failed.
 """
 
 
-@asks(CertifyRequest)
+@asks(app.CertifyRequest)
 def certify(
-    request: CertifyRequest,
+    request: app.CertifyRequest,
     network: Annotated[
         str, typer.Argument(metavar="NETWORK", help="A name, or a comma list of names.")
     ],
@@ -32,16 +32,14 @@ def certify(
     A small form of the network (an eighth of the channels, small images) is computed in float32 by
     each engine in a process of its own and compared with a float64 reference.
     """
-    from convdyno.app.certification import certify
-    from convdyno.report.bench_json import certificates_document, to_json
-    from convdyno.report.console import Screen
+    from convdyno.report.bench_json import certificates_document
 
     found = []
-    for certificate in certify(request):
+    for certificate in app.certify(request):
         found.append(certificate)
         if not as_json:
-            Screen().certificate(certificate)
+            new_screen().certificate(certificate)
     if as_json:
-        typer.echo(to_json(certificates_document(found)))
+        echo_json(certificates_document(found))
     if not all(certificate.passed for certificate in found):
         raise typer.Exit(5)

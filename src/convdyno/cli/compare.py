@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
-from convdyno.app.requests import CompareRequest
-from convdyno.cli.options import AsJson, Folders, asks
+from convdyno import app
+from convdyno.cli.options import AsJson, Folders, asks, echo_json, new_screen
 from convdyno.errors import NothingMeasured
 
 EXAMPLES = """\b
@@ -20,30 +18,25 @@ Exit codes: 0 done, 2 bad usage or input, 4 there is nothing to compare.
 """
 
 
-@asks(CompareRequest)
-def compare(request: CompareRequest, results: Folders = None, as_json: AsJson = False) -> None:
+@asks(app.CompareRequest)
+def compare(request: app.CompareRequest, results: Folders = None, as_json: AsJson = False) -> None:
     """Compare stored cells that are alike in all but one thing.
 
     Cells that took turns in one run are compared round by round. Cells of different runs on one
     machine are compared as they are, and called unpaired. Unlike machines are not compared, unless
     by machine.
     """
-    from convdyno.app import Narrator
-    from convdyno.app.comparison import compare
-    from convdyno.report.bench_json import to_json
     from convdyno.report.compare_view import compare_document, tables
-    from convdyno.report.console import MANY, Screen
+    from convdyno.report.console import MANY
     from convdyno.report.format import UNPAIRED
 
-    found = compare(request, Narrator())
+    found = app.compare(request, app.Narrator())
     pairs = found.pairs
     if as_json:
-        where = list(request.where)
-        typer.echo(
-            to_json(compare_document(found.axis, where, pairs, found.strangers, found.skipped))
-        )
+        where, strangers = list(request.where), found.strangers
+        echo_json(compare_document(found.axis, where, pairs, strangers, found.skipped))
     else:
-        screen = Screen()
+        screen = new_screen()
         for title, table in tables(pairs):
             screen.line(title, style="bold")
             screen.table(table, plain=len(pairs) > MANY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convdyno.cli.options import AsJson
+from convdyno.app.requests import THREADS, ConvertRequest, MakeRequest, SpeedRequest
+from convdyno.cli.options import AsJson, asks, echo_json, group, new_screen
 from convdyno.terminal import erase_line
 
 if TYPE_CHECKING:
@@ -26,23 +26,22 @@ Examples:
   convdyno data make photos/ --images 2000 --classes 10
   convdyno data speed photos/
 """
+SPEED_EXAMPLES = """\b
+Examples:
+  convdyno data speed imagenet/ --batch 64 --threads 2
+  convdyno data speed records/ --decoder simplejpeg --colour folded
+  convdyno data speed cifar10 --split validation --json
+"""
 PATIENCE = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 MOST_CLASSES = 5
+BAR_WIDTH = 40
+"""Characters of the longest bar."""
 
-app = typer.Typer(
-    help="Data sets: get, info, convert, make, speed.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog=EXAMPLES,
-)
+app = group("Data sets: get, info, convert, make, speed.", EXAMPLES)
 
-Threads = Annotated[int | None, typer.Option(help="Default: one for each core.")]
-To = Annotated[str, typer.Option(help="tfrecord, folder")]
-Shards = Annotated[
-    int | None, typer.Option(help="TFRecord files for training; default: by size, 128 MB each.")
-]
-Seed = Annotated[int, typer.Option(help="Of everything random.")]
+Threads = Annotated[int | None, typer.Option(help=THREADS)]
+Target = Annotated[Path, typer.Argument(metavar="DST", help="The folder to write.")]
 
 
 @app.command("get", epilog=EXAMPLES)
@@ -70,7 +69,7 @@ def get(
         typer.echo(f"warning: {warning}", err=True)
     if as_json:
         document = {"path": str(got.path), "counts": got.counts, "warnings": list(got.warnings)}
-        typer.echo(json.dumps(document, indent=1))
+        echo_json(document)
     else:
         typer.echo(f"{got.path}: {name}, {_counts(got.counts)}")
 
@@ -93,7 +92,7 @@ def info(
     follow = _Line("looked at") if check else None
     document = look_at(path, check=check, threads=threads, follow=follow)
     if as_json:
-        typer.echo(json.dumps(document, indent=1))
+        echo_json(document)
     else:
         _show(document)
     if document["damaged"]:
@@ -101,23 +100,12 @@ def info(
 
 
 @app.command("convert", epilog=EXAMPLES)
+@asks(ConvertRequest)
 def convert(
+    request: ConvertRequest,
     source: Annotated[str, typer.Argument(metavar="SRC", help="A path, or a name of `get`.")],
-    target: Annotated[Path, typer.Argument(metavar="DST", help="The folder to write.")],
-    to: To,
-    shards: Shards = None,
-    short_side: Annotated[
-        int | None, typer.Option(help="Shrink larger images to so many pixels.")
-    ] = None,
-    quality: Annotated[int, typer.Option(help="Of JPEGs that are encoded anew, 1 to 100.")] = 95,
-    encoding: Annotated[
-        str, typer.Option(help="keep, jpeg, png; arrays such as MNIST's become jpeg with keep.")
-    ] = "keep",
-    seed: Annotated[int, typer.Option(help="Of the order of training images.")] = 0,
-    on_bad: Annotated[
-        str, typer.Option(help="error, skip: leave damaged images out, up to one in a hundred.")
-    ] = "error",
-    threads: Threads = None,
+    target: Target,
+    to: Annotated[str, typer.Option(help="tfrecord, folder")],
     as_json: AsJson = False,
 ) -> None:
     """Write a data set as TFRecord shards or class folders.
@@ -128,34 +116,34 @@ def convert(
     from convdyno.app.data_sets import convert_set
 
     line = _Line("written")
-    done = convert_set(
-        source, target, to, shards=shards, seed=seed, short_side=short_side, quality=quality,
-        encoding=encoding, on_bad=on_bad, threads=threads, follow=line,
-    )  # fmt: skip
-    _told(done, line, as_json)
+    _told(convert_set(request, line), line, as_json)
 
 
 @app.command("make", epilog=EXAMPLES)
-def make(
-    target: Annotated[Path, typer.Argument(metavar="DST", help="The folder to write.")],
-    images: Annotated[int, typer.Option(help="In all; a tenth is for validation.")] = 2000,
-    classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
-    to: To = "folder",
-    size: Annotated[str, typer.Option(help="Width x height that sizes vary around.")] = "500x375",
-    shards: Shards = None,
-    seed: Seed = 0,
-    threads: Threads = None,
-    as_json: AsJson = False,
-) -> None:
+@asks(MakeRequest)
+def make(request: MakeRequest, target: Target, as_json: AsJson = False) -> None:
     """Make JPEGs that decode like photographs, to try things out; each class has its colour."""
     from convdyno.app.data_sets import make_set
 
     line = _Line("written")
-    done = make_set(
-        target, to, images=images, classes=classes, size=size, seed=seed, shards=shards,
-        threads=threads, follow=line,
-    )  # fmt: skip
-    _told(done, line, as_json)
+    _told(make_set(request, line), line, as_json)
+
+
+@app.command("speed", epilog=SPEED_EXAMPLES)
+@asks(SpeedRequest)
+def speed(
+    request: SpeedRequest,
+    path: Annotated[str, typer.Argument(help="A data set's path, or a name `data get` knows.")],
+    as_json: AsJson = False,
+) -> None:
+    """Measure the input pipeline alone: images/s, per core, MB/s, and what an image costs."""
+    from convdyno.app.data_sets import speed_of
+
+    document = speed_of(request)
+    if as_json:
+        echo_json(document)
+    else:
+        _show_speed(document)
 
 
 def _told(done: ConvertedSet, line: _Line, as_json: bool) -> None:
@@ -165,16 +153,9 @@ def _told(done: ConvertedSet, line: _Line, as_json: bool) -> None:
     for sentence in counts.first_skipped:
         typer.echo(f"skipped: {sentence}", err=True)
     if as_json:
-        document = {
-            "path": str(done.path),
-            "to": done.to,
-            "counts": counts.counts,
-            "skipped": counts.skipped,
-            "repaired": counts.repaired,
-            "resumed": counts.resumed,
-            "seconds": done.seconds,
-        }
-        typer.echo(json.dumps(document, indent=1))
+        names = ("counts", "skipped", "repaired", "resumed")
+        about = {"path": str(done.path), "to": done.to} | {n: getattr(counts, n) for n in names}
+        echo_json(about | {"seconds": done.seconds})
         return
     notes = [f"{counts.skipped} skipped"] * bool(counts.skipped)
     notes += [f"{counts.repaired} repaired"] * bool(counts.repaired)
@@ -188,9 +169,7 @@ def _counts(counts: Any) -> str:
 
 
 def _show(document: dict[str, Any]) -> None:
-    from convdyno.report.console import Screen
-
-    screen = Screen()
+    screen = new_screen()
     rows = [
         {
             "split": name,
@@ -217,6 +196,34 @@ def _show(document: dict[str, Any]) -> None:
             screen.line(f"  {sentence}")
     elif document["checked"]:
         screen.line("no damage: every image decodes")
+
+
+def _show_speed(document: dict[str, Any]) -> None:
+    how = document["settings"]
+    height, width, channels = document["image"]
+    typer.echo(
+        f"{document['path']}: {document['examples']:,} examples ({document['kind']}, "
+        f"{document['split']}) as batches of {document['batch']} x {height}x{width}x{channels}"
+    )
+    typer.echo(
+        f"decoder {how['decoder']} ({how['fidelity']}), crop {how['crop']}, "
+        f"{how['resize']} resize, mirror {'on' if how['mirror'] else 'off'}, "
+        f"colour {how['colour']}, threads {how['threads']}"
+    )
+    low, high = document["low"], document["high"]
+    typer.echo(
+        f"{document['images_per_second']:,.0f} images/s [{low:,.0f}, {high:,.0f}], "
+        f"{document['images_per_second_per_core']:,.0f} a core, "
+        f"{document['megabytes_per_second']:,.1f} MB/s "
+        f"({document['bytes_per_image'] / 1000:,.1f} KB an image)"
+    )
+    names = ("read", "decode", "transform")
+    times = [document[f"{name}_seconds"] for name in names]
+    total = sum(times) or 1.0
+    typer.echo(f"one image on one core: {total * 1e6:,.0f} us")
+    for name, seconds in zip(names, times, strict=True):
+        bar = "#" * round(BAR_WIDTH * seconds / total)
+        typer.echo(f"  {name:10}{seconds * 1e6:8,.0f} us {seconds / total:5.0%}  {bar}".rstrip())
 
 
 def _range(values: list[int] | None) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from convdyno.cli.options import AsJson
+from convdyno import app
+from convdyno.cli.options import AsJson, echo_json, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -23,12 +23,10 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Examine this machine: processor, engines, fast precisions, disturbances, what to do."""
-    from convdyno.app import Narrator
     from convdyno.app.checkup import examine
-    from convdyno.report.console import Screen
 
-    found = examine(quick=quick, narrator=Narrator(quiet=as_json))
+    found = examine(quick=quick, narrator=app.Narrator(quiet=as_json))
     if as_json:
-        typer.echo(json.dumps(found, indent=1))
+        echo_json(found)
     else:
-        Screen().doctor(found)
+        new_screen().doctor(found)

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from convdyno import __version__
-from convdyno.app.requests import EvaluateRequest
-from convdyno.cli.options import AsJson, asks
+from convdyno import __version__, app
+from convdyno.cli.options import AsJson, asks, echo_json, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -22,23 +21,18 @@ Exit codes: 0 done, 2 bad usage, 5 the engine failed.
 """
 
 
-@asks(EvaluateRequest, "eval")
+@asks(app.EvaluateRequest, "eval")
 def eval_(
-    request: EvaluateRequest,
+    request: app.EvaluateRequest,
     checkpoint: Annotated[Path, typer.Argument(help="A run's folder, or one of its files.")],
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a checkpoint: top-1, top-5 and loss over every test image exactly once."""
-    from convdyno.app import Narrator
-    from convdyno.app.evaluation import evaluate
-    from convdyno.report.bench_json import to_json
-    from convdyno.report.console import Screen
-
-    done = evaluate(request, Narrator(quiet=as_json))
+    done = app.evaluate(request, app.Narrator(quiet=as_json))
     trial = done.trial
     if as_json:
         about = {name: getattr(trial, name) for name in ("network", "engine", "precision", "data")}
         head = {"format": 1, "convdyno": __version__, "checkpoint": str(done.checkpoint)}
-        typer.echo(to_json(head | about | done.found))
+        echo_json(head | about | done.found)
     else:
-        Screen().evaluation(str(done.checkpoint), trial, done.found)
+        new_screen().evaluation(str(done.checkpoint), trial, done.found)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from convdyno.app.requests import GateRequest
-from convdyno.cli.options import AsJson, Network, Networks, asks
+from convdyno import app
+from convdyno.cli.options import AsJson, Network, Networks, asks, echo_json, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -22,9 +22,9 @@ Exit codes: 0 pass, 1 regression, 2 bad usage or a limit below the noise floor, 
 """
 
 
-@asks(GateRequest, "gate")
+@asks(app.GateRequest, "gate")
 def gate(
-    request: GateRequest, networks: Networks = None, network: Network = None,
+    request: app.GateRequest, networks: Networks = None, network: Network = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Hold a candidate (this environment) against a base, both in the same rounds on this machine.
@@ -36,21 +36,17 @@ def gate(
     A limit below the noise floor (what the same trial differs from itself here) is refused. The
     floor is measured first where it is not known, and kept.
     """
-    from convdyno.app import Narrator
-    from convdyno.app.gates import gate
-    from convdyno.report.bench_json import to_json
-    from convdyno.report.console import Screen
     from convdyno.report.gate import EXIT_CODES, floor_document, gate_document, overall
 
-    found = gate(request, Narrator(quiet=as_json))
-    if request.floor:
-        lines = [f"{k.floor.trial.label}: noise floor {k.words}" for k in found.floors]
-        typer.echo(to_json(floor_document(found.floors)) if as_json else "\n".join(lines))
-        return
-    if as_json:
-        document = gate_document(found.gates, found.within, found.folder, found.base_folder)
-        typer.echo(to_json(document))
+    found = app.gate(request, app.Narrator(quiet=as_json))
+    if request.floor and as_json:
+        echo_json(floor_document(found.floors))
+    elif request.floor:
+        typer.echo("\n".join(f"{k.floor.trial.label}: noise floor {k.words}" for k in found.floors))
+    elif as_json:
+        echo_json(gate_document(found.gates, found.within, found.folder, found.base_folder))
     else:
         for one in found.gates:
-            one.show(Screen())
-    raise typer.Exit(EXIT_CODES[overall(found.gates)])
+            one.show(new_screen())
+    if not request.floor:
+        raise typer.Exit(EXIT_CODES[overall(found.gates)])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convdyno.cli.options import AsJson
+from convdyno.cli.options import AsJson, Out, echo_json, group, new_screen
 
 if TYPE_CHECKING:
     from convdyno.app import BenchRequest, Narrator
@@ -27,15 +27,11 @@ Exit codes: 0 done, 2 bad usage or no answer from Slurm, 3 some jobs are not ove
 4 nothing was measured, 5 a job failed.
 """
 
-app = typer.Typer(
-    help="Runs that were submitted with `convdyno bench --slurm`: list, wait, cancel, collect.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog=EXAMPLES,
+app = group(
+    "Runs that were submitted with `convdyno bench --slurm`: list, wait, cancel, collect.", EXAMPLES
 )
 
 NOT_OVER = 3
-Out = Annotated[Path, typer.Option("--out", help="The results folder.")]
 AnyRun = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="A name, its beginning, or `last`.")
 ]
@@ -45,14 +41,12 @@ AnyRun = Annotated[
 def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = False) -> None:
     """One line for each run; with RUN one for each of its jobs."""
     from convdyno.app.slurm_runs import chosen_runs, runs_document, standing, summary
-    from convdyno.report.bench_json import to_json
-    from convdyno.report.console import Screen
 
     runs = chosen_runs(out, run, look=True)
     if as_json:
-        typer.echo(to_json(runs_document(runs, out)))
+        echo_json(runs_document(runs, out))
     elif run is None:
-        Screen().table([
+        new_screen().table([
             {
                 "run": one.name,
                 "jobs": len(one.jobs),
@@ -62,7 +56,7 @@ def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = Fals
             for one in runs
         ])  # fmt: skip
     else:
-        Screen().table([
+        new_screen().table([
             {
                 "job": job.number,
                 "slurm": job.id,
@@ -80,13 +74,12 @@ def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = Fal
     """Wait until every job of a run is over, and say how each ended."""
     from convdyno.app import Narrator
     from convdyno.app.slurm_runs import chosen_runs, runs_document, summary, wait
-    from convdyno.report.bench_json import to_json
 
     (found,) = chosen_runs(out, run or "last")
     with while_jobs_go_on():
         over = wait(found, out, Narrator(quiet=as_json))
     if as_json:
-        typer.echo(to_json(runs_document([over], out)))
+        echo_json(runs_document([over], out))
     else:
         typer.echo(f"{over.name}: {summary(over)}")
     if any(job.state != "COMPLETED" for job in over.jobs):
@@ -104,11 +97,10 @@ def cancel(
 ) -> None:
     """Cancel the jobs of a run that are not over; what they have measured can be collected."""
     from convdyno.app.slurm_runs import cancel
-    from convdyno.report.bench_json import to_json
 
     found, cancelled = cancel(out, run, job or ())
     if as_json:
-        typer.echo(to_json({"run": found.name, "cancelled": [one.id for one in cancelled]}))
+        echo_json({"run": found.name, "cancelled": [one.id for one in cancelled]})
     elif cancelled:
         typer.echo(f"cancelled: {', '.join(one.id for one in cancelled)}")
     else:
@@ -135,7 +127,6 @@ def submit_and_report(
 ) -> None:
     """Submit the cells of `bench` as jobs; wait for them and report, unless detached."""
     from convdyno.app.slurm_runs import runs_document, submit, submitted, wait, where
-    from convdyno.report.bench_json import to_json
 
     run = submit(request, narrator)
     if not detach:
@@ -144,7 +135,7 @@ def submit_and_report(
             run = wait(run, request.out, narrator)
         report([run], request.out, as_json)
     elif as_json:
-        typer.echo(to_json(runs_document([run], request.out)))
+        echo_json(runs_document([run], request.out))
     else:
         typer.echo(f"submitted {run.name}: jobs {', '.join(job.id for job in run.jobs)}")
         typer.echo(f"later: convdyno jobs collect {run.name}{where(request.out)}")
@@ -165,14 +156,14 @@ def report(runs: list[JobRun], out: Path, as_json: bool) -> None:
     from convdyno.cli.bench import end_badly, present
     from convdyno.errors import NothingMeasured
 
-    found = collected(runs, out)
-    present(found.result, as_json)
-    if found.waiting:
-        names = ", ".join(f"{job.id} ({job.state.lower()})" for job in found.waiting)
+    waiting, result = collected(runs, out)
+    present(result, as_json)
+    if waiting:
+        names = ", ".join(f"{job.id} ({job.state.lower()})" for job in waiting)
         typer.echo(f"not over yet: {names}", err=True)
-    end_badly(found.result)
-    if found.waiting:
+    end_badly(result)
+    if waiting:
         raise typer.Exit(NOT_OVER)
-    unmeasured = sum(row.images_per_second is None for row in found.result.rows)
+    unmeasured = sum(row.images_per_second is None for row in result.rows)
     if unmeasured:
         raise NothingMeasured(f"nothing of {unmeasured} cells was measured: their records say why")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from convdyno.cli.options import AsJson
+from convdyno.cli.options import AsJson, echo_json, new_screen
 from convdyno.trial.parse import one_of
 
 EXAMPLES = """\b
@@ -29,11 +28,10 @@ def list_(
     kind = one_of("list", KINDS)(what)
     rows = getattr(catalogue, kind)()
     if as_json:
-        typer.echo(json.dumps({kind: rows}, indent=1))
+        echo_json({kind: rows})
         return
-    from convdyno.report.console import Screen
     from convdyno.report.format import quantity
 
     for row in rows:
         row |= {name: quantity(row[name]) for name in ("parameters", "macs") if name in row}
-    Screen().table(rows)
+    new_screen().table(rows)

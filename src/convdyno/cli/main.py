@@ -14,7 +14,6 @@ from convdyno.cli import (
     certify,
     compare,
     data,
-    data_speed,
     doctor,
     evaluate,
     gate,
@@ -49,7 +48,6 @@ SIGNS = {"CONVDYNO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}
 for command in COMMANDS:
     examples = inspect.unwrap(command).__globals__["EXAMPLES"]
     app.command(name=command.__name__.rstrip("_"), epilog=examples)(command)
-data.app.command("speed", epilog=data_speed.EXAMPLES)(data_speed.speed)
 app.add_typer(data.app, name="data")
 app.add_typer(results.app, name="results")
 app.add_typer(jobs.app, name="jobs")

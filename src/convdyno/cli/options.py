@@ -6,10 +6,10 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field, fields
+from dataclasses import Field, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -18,7 +18,11 @@ from convdyno.errors import UsageError
 from convdyno.trial import parse
 from convdyno.trial.axes import AXES, Axis, Own
 
+if TYPE_CHECKING:
+    from convdyno.report.console import Screen
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Out = Annotated[Path, typer.Option("--out", help="The results folder.")]
 Networks = Annotated[
     str | None,
     typer.Argument(
@@ -34,9 +38,28 @@ Folders = Annotated[
 ]
 COMPLETES = {"engine": complete.engines, "recipe": complete.recipes}
 LAST = (
-    "watchdog", "rank_timeout", "slurm_module", "slurm_setup", "preset", "labels", "out",
+    "watchdog", "rank_timeout", "slurm_module", "slurm_setup", "preset", "labels", "out", "force",
 )  # fmt: skip
 """Options that help names after the others."""
+
+
+def group(help: str, examples: str) -> typer.Typer:
+    """A command that has commands of its own."""
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, epilog=examples)
+
+
+def new_screen() -> Screen:
+    """The terminal, for tables and what is like them."""
+    from convdyno.report.console import Screen
+
+    return Screen()
+
+
+def echo_json(document: dict[str, Any]) -> None:
+    """Print one JSON document."""
+    from convdyno.report.bench_json import to_json
+
+    typer.echo(to_json(document))
 
 
 def asks(request: type[Any], command: str = "") -> Callable[[Callable[..., None]], Any]:
@@ -54,6 +77,7 @@ def asks(request: type[Any], command: str = "") -> Callable[[Callable[..., None]
         ]
         mine = {one.name for one in own}
         known = {one.name: one for one in fields(request)}
+        hints = get_type_hints(request)
         there = [(axis, said) for axis in AXES if (said := axis.in_command(command)) is not None]
         there = [(axis, said) for axis, said in there if axis.name not in mine]
         asked = [one for one in known.values() if "help" in one.metadata and one.name not in mine]
@@ -62,9 +86,9 @@ def asks(request: type[Any], command: str = "") -> Callable[[Callable[..., None]
         parameters = [
             inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
             *(one for one in own if one.name in known or one.name == "networks"),
-            *(_field(one) for one in asked if one.name in special),
+            *(_field(one, hints[one.name]) for one in asked if one.name in special),
             *(made for axis, said in there for made in _axis(axis, said)),
-            *(_field(one) for one in asked if one.name not in special),
+            *(_field(one, hints[one.name]) for one in asked if one.name not in special),
             *(one for one in own if one.name not in known and one.name != "networks"),
         ]
 
@@ -73,7 +97,11 @@ def asks(request: type[Any], command: str = "") -> Callable[[Callable[..., None]
             words = {name: values[name] for name in mine}
             given = _given(ctx, [axis for axis, _ in there], values)
             if "networks" in mine:
-                values["network"] = one_of_two(values.pop("networks"), values.get("network"))
+                positional, option = values.pop("networks"), values["network"]
+                if positional and option:
+                    said = f"{positional!r} and --network {option!r}"
+                    raise UsageError(f"the network is given twice: {said}")
+                values["network"] = positional or option
             wanted = {name: values.pop(name) for name in known.keys() & values.keys()}
             if "labels" in wanted:
                 wanted["labels"] = parse.labels(wanted["labels"] or ())
@@ -82,7 +110,7 @@ def asks(request: type[Any], command: str = "") -> Callable[[Callable[..., None]
                     wanted[name] = known[name].default
             if "axes" in known:
                 wanted["axes"] = given
-            does(request(command=command_line(), **wanted), **words)
+            does(request(command=shlex.join(["convdyno", *sys.argv[1:]]), **wanted), **words)
 
         keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
         run.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
@@ -90,18 +118,6 @@ def asks(request: type[Any], command: str = "") -> Callable[[Callable[..., None]
         return run
 
     return decorate
-
-
-def command_line() -> str:
-    """The command as it was typed."""
-    return shlex.join(["convdyno", *sys.argv[1:]])
-
-
-def one_of_two(positional: str | None, option: str | None) -> str | None:
-    """The network, which is given in one of two ways."""
-    if positional and option:
-        raise UsageError(f"the network is given twice: {positional!r} and --network {option!r}")
-    return positional or option
 
 
 def _given(ctx: typer.Context, there: Iterable[Axis], values: dict[str, Any]) -> dict[str, Any]:
@@ -122,17 +138,14 @@ def _axis(axis: Axis, said: Own) -> Iterable[inspect.Parameter]:
         yield _parameter(axis.older, kind, None, "", hidden=True)
 
 
-def _field(one: Field[Any]) -> inspect.Parameter:
-    about = one.metadata
-    default = None if one.default is MISSING or one.default == () else one.default
-    kind: Any = about.get("type", type(default) if default is not None else str)
-    if one.default == () or one.default_factory is dict:
-        kind = list[str]
-    elif isinstance(default, Path):
-        kind = Path
+def _field(one: Field[Any], hint: Any) -> inspect.Parameter:
+    several = one.default == () or one.default_factory is dict
+    default = None if several else one.default
+    kinds = get_args(hint) or (hint,)
+    kind: Any = list[str] if several else str if str in kinds else kinds[0]
     return _parameter(
-        one.name, kind if default is not None else kind | None, default, about["help"],
-        called=about.get("name", ""), min=about.get("least"),
+        one.name, kind if default is not None else kind | None, default, one.metadata["help"],
+        called=one.metadata.get("name", ""), min=one.metadata.get("least"),
     )  # fmt: skip
 
 

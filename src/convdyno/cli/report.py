@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from convdyno.app.requests import ReportRequest
-from convdyno.cli.options import AsJson, Folders, asks
+from convdyno import app
+from convdyno.cli.options import AsJson, Folders, asks, echo_json
 
 EXAMPLES = """\b
 Examples:
@@ -23,21 +23,18 @@ Exit codes: 0 done, 2 bad usage or input, 4 there is nothing to report.
 PAGE = Path("report.html")
 
 
-@asks(ReportRequest)
-def report(request: ReportRequest, results: Folders = None, as_json: AsJson = False) -> None:
+@asks(app.ReportRequest)
+def report(request: app.ReportRequest, results: Folders = None, as_json: AsJson = False) -> None:
     """Show what was measured: cells, ratios, scaling, where the time goes, what to mind.
 
     Without any option that names a file, the page is written to report.html.
     """
-    from convdyno.app import Narrator
-    from convdyno.app.reporting import report
-    from convdyno.report.bench_json import to_json
 
     forms = ("html", "svg", "png", "csv", "markdown", "bencher")
     if not as_json and not any(getattr(request, form) for form in forms):
         request = replace(request, html=PAGE)
-    found = report(replace(request, document=as_json), Narrator())
+    found = app.report(replace(request, document=as_json), app.Narrator())
     if as_json:
-        typer.echo(to_json(found.document))
+        echo_json(found.document)
     else:
         typer.echo("written: " + ", ".join(map(str, found.written)))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from convdyno.cli.options import AsJson
-
-if TYPE_CHECKING:
-    from convdyno.app.stored_results import Merged
+from convdyno.cli.options import AsJson, Out, echo_json, group, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -22,14 +19,11 @@ Examples:
   convdyno results merge /mnt/node1/results /mnt/node2/results --out all
 """
 
-app = typer.Typer(
-    help="Look at what has been measured, and keep it in order: list, show, csv, archive, merge.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog=EXAMPLES,
+app = group(
+    "Look at what has been measured, and keep it in order: list, show, csv, archive, merge.",
+    EXAMPLES,
 )
 
-Out = Annotated[Path, typer.Option("--out", help="The results folder.")]
 Where = Annotated[
     list[str] | None,
     typer.Option("--where", help="FIELD=VALUE or FIELD!=VALUE, also label.NAME=...; again: and."),
@@ -43,12 +37,11 @@ def list_(out: Out = Path("results"), where: Where = None, as_json: AsJson = Fal
     from convdyno.app.stored_results import heads, records
 
     if as_json:
-        from convdyno.report.bench_json import to_json
         from convdyno.report.cell import cell_of
         from convdyno.report.columns import cell_data
 
         cells = map(cell_of, records(out, where or (), Narrator()))
-        typer.echo(to_json({"records": [cell_data(cell) for cell in cells]}))
+        echo_json({"records": [cell_data(cell) for cell in cells]})
         return
     from convdyno.report.listing import lines
 
@@ -64,13 +57,12 @@ def show(
     """One record: everything that was measured, and how to repeat it."""
     from convdyno.app.stored_results import find_record
     from convdyno.report.cell import cell_of
-    from convdyno.report.console import Screen
 
     record = find_record(out, record_id)
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
     else:
-        Screen().record(record, cell_of(record))
+        new_screen().record(record, cell_of(record))
 
 
 @app.command("csv", epilog=EXAMPLES)
@@ -86,7 +78,6 @@ def csv(
     import datetime
 
     from convdyno.app import Narrator
-    from convdyno.app.files import write_file
     from convdyno.app.stored_results import records
     from convdyno.report.cell import cell_of
     from convdyno.report.csv import as_csv, write_csv
@@ -97,6 +88,8 @@ def csv(
         return
     if to.is_dir():
         to = to / f"{datetime.date.today()}-results.csv"
+    from convdyno.app.reporting import write_file
+
     write_file(to, as_csv(cells))
 
 
@@ -108,7 +101,6 @@ def archive(out: Out = Path("results"), where: Where = None, as_json: AsJson = F
     """
     from convdyno.app import Narrator
     from convdyno.app.stored_results import archive
-    from convdyno.report.bench_json import to_json
     from convdyno.report.format import noun
 
     done = archive(out, where or (), Narrator())
@@ -118,7 +110,7 @@ def archive(out: Out = Path("results"), where: Where = None, as_json: AsJson = F
             "records": [head.id for head in done.moved],
             "staying": list(done.staying),
         }
-        typer.echo(to_json(document))
+        echo_json(document)
         return
     for name, holder in done.staying.items():
         typer.echo(f"{name} stays: it is being measured by {holder}", err=True)
@@ -142,36 +134,18 @@ def merge(
     time changes nothing.
     """
     from convdyno.app.stored_results import merge
-    from convdyno.report.bench_json import to_json
+    from convdyno.report.format import noun
 
     merged = merge(sources, out)
     if as_json:
-        typer.echo(to_json({"into": str(out), "from": [_merged_data(one) for one in merged]}))
+        names = ("added", "updated", "renamed", "present", "skipped", "machines")
+        data = [{"folder": str(m.source)} | {n: getattr(m, n) for n in names} for m in merged]
+        echo_json({"into": str(out), "from": data})
         return
     for one in merged:
-        for line in _merged_lines(one):
-            typer.echo(line)
-
-
-def _merged_data(one: Merged) -> dict[str, Any]:
-    return {
-        "folder": str(one.source),
-        "added": one.added,
-        "updated": one.updated,
-        "renamed": one.renamed,
-        "present": one.present,
-        "skipped": one.skipped,
-        "machines": dict(one.machines),
-    }
-
-
-def _merged_lines(one: Merged) -> list[str]:
-    from convdyno.report.format import noun
-
-    lines = [
-        f"{one.source}: {noun(len(one.added), 'record')} added, {len(one.updated)} brought up to "
-        f"date, {one.present} there already"
-    ]
-    lines += [f"  {noun(count, 'record')} from {name}" for name, count in one.machines.items()]
-    lines += [f"  {old} is now {new}: another had the name" for old, new in one.renamed.items()]
-    return lines + [f"  skipped: {sentence}" for sentence in one.skipped]
+        added, updated = noun(len(one.added), "record"), f"{len(one.updated)} brought up to date"
+        lines = [f"{one.source}: {added} added, {updated}, {one.present} there already"]
+        lines += [f"  {noun(count, 'record')} from {name}" for name, count in one.machines.items()]
+        lines += [f"  {old} is now {new}: another had the name" for old, new in one.renamed.items()]
+        lines += [f"  skipped: {sentence}" for sentence in one.skipped]
+        typer.echo("\n".join(lines))

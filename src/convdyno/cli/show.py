@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from convdyno.app.requests import DrawRequest
 from convdyno.cli import complete
-from convdyno.cli.options import AsJson
+from convdyno.cli.options import AsJson, asks, echo_json, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -18,28 +19,22 @@ Examples:
 """
 
 
+@asks(DrawRequest)
 def show(
+    request: DrawRequest,
     network: Annotated[
         str,
         typer.Argument(
             help="A name of the zoo, or package.module:function.", autocompletion=complete.networks
         ),
     ],
-    image_size: Annotated[
-        str | None, typer.Option(help="224 or 224x160; default: the network's own.")
-    ] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes.")] = None,
-    width: Annotated[float, typer.Option(help="Multiplies every channel count.")] = 1.0,
-    auxiliary: Annotated[
-        bool, typer.Option("--auxiliary", help="With the auxiliary heads.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a network: layers, shapes, parameters, multiply-accumulates, memory."""
-    from convdyno.app.networks import costs, drawn
+    from convdyno.app.catalogue import count, drawn
 
-    blueprint = drawn(network, image_size, classes, width, auxiliary)
-    counts = costs(blueprint)
+    blueprint = drawn(request)
+    counts = count(blueprint)
     if as_json:
         document = {
             "network": blueprint.name,
@@ -51,23 +46,13 @@ def show(
             "activation_bytes": sum(node.activation_bytes for node in counts),
             "heads": [{"node": node, "weight": weight} for node, weight in blueprint.heads],
             "nodes": [
-                {
-                    "name": node.name,
-                    "op": cost.op,
-                    "inputs": node.inputs,
-                    "shape": cost.shape,
-                    "parameters": cost.parameters,
-                    "macs": cost.macs,
-                    "activation_bytes": cost.activation_bytes,
-                }
+                {"name": node.name, "op": cost.op, "inputs": node.inputs, **asdict(cost)}
                 for node, cost in zip(blueprint.nodes, counts, strict=True)
             ],
         }
-        typer.echo(json.dumps(document, indent=1))
+        echo_json(document)
         return
-    from convdyno.report.console import Screen
-
-    screen = Screen()
+    screen = new_screen()
     screen.table(
         [
             {

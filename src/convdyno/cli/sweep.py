@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convdyno.app.requests import SweepRequest
-from convdyno.cli.options import AsJson, asks
+from convdyno import app
+from convdyno.cli.options import AsJson, asks, echo_json, new_screen
 from convdyno.errors import NothingMeasured
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ The same command again goes on where it stopped. Exit codes: 0 all is done, 2 ba
 NOT_OVER = 3
 
 
-@asks(SweepRequest)
+@asks(app.SweepRequest)
 def sweep(
-    request: SweepRequest,
+    request: app.SweepRequest,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep as TOML.")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print every trial of the plan, and run nothing.")
@@ -43,35 +43,32 @@ def sweep(
     Cells that are neighbours in the plan are measured in turns. SIGTERM and Ctrl-C end it after the
     turn that is being measured; nothing that was measured is lost, however it ends.
     """
-    from convdyno.app import Narrator
-    from convdyno.app.sweeps import plan_sweep, sweep
+    from convdyno.app.sweeps import plan_sweep
     from convdyno.cli.jobs import while_jobs_go_on
 
-    narrator = Narrator(quiet=as_json)
+    narrator = app.Narrator(quiet=as_json)
     if dry_run:
         _show(plan_sweep(request, narrator), as_json)
         return
     with while_jobs_go_on():
-        done = sweep(request, narrator)
+        done = app.sweep(request, narrator)
     _report(done, as_json)
 
 
 def _show(plan: SweepStanding, as_json: bool) -> None:
     """Every trial of the plan, in the order in which it would be run."""
-    from convdyno.report.bench_json import to_json
-    from convdyno.report.console import Screen
     from convdyno.report.sweep import plan_document, plan_lines
     from convdyno.trial.words import bench_command
 
     agenda, groups = plan.agenda, plan.groups
     commands = {one.trial.digest: bench_command(one.trial) for one in agenda.planned}
     if as_json:
-        typer.echo(to_json(plan_document(plan.title, agenda, groups, plan.times, commands)))
+        echo_json(plan_document(plan.title, agenda, groups, plan.times, commands))
         return
     numbers = {id(one): str(n) for n, group in enumerate(groups, 1) for one in group}
     order = [one for group in groups for one in group]
     order += [one for one in agenda.planned if id(one) not in numbers]
-    Screen().table([
+    new_screen().table([
         {
             "group": numbers.get(id(one), "-" if one.trial.slurm is None else "job"),
             "standing": one.standing,
@@ -88,16 +85,14 @@ def _show(plan: SweepStanding, as_json: bool) -> None:
 
 def _report(done: SweepStanding, as_json: bool) -> None:
     """Print how everything stands, and end with the exit code that it deserves."""
-    from convdyno.report.bench_json import to_json
-    from convdyno.report.console import Screen
     from convdyno.report.sweep import left_words, outcome_document, outcome_lines, outcome_table
 
     agenda, out = done.agenda, done.folder
     stopped = done.signal.name if done.signal else None
     if as_json:
-        typer.echo(to_json(outcome_document(done.title, agenda, done.records(), stopped, out)))
+        echo_json(outcome_document(done.title, agenda, done.records(), stopped, out))
     else:
-        Screen().table(outcome_table(agenda))
+        new_screen().table(outcome_table(agenda))
         for line in outcome_lines(agenda, stopped, out):
             typer.echo(line)
     if done.signal:

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from convdyno.app.requests import TrainRequest
+from convdyno import app
 from convdyno.cli import complete
-from convdyno.cli.options import AsJson, asks
+from convdyno.cli.options import AsJson, asks, echo_json
 from convdyno.errors import TrialFailed
 
 EXAMPLES = """\b
@@ -27,9 +27,9 @@ The same command again goes on where it stopped. Exit codes: 0 done, 2 bad usage
 """
 
 
-@asks(TrainRequest, "train")
+@asks(app.TrainRequest, "train")
 def train(
-    request: TrainRequest,
+    request: app.TrainRequest,
     network: Annotated[
         str,
         typer.Argument(
@@ -44,17 +44,14 @@ def train(
     A recipe gives every number; each can be given anew. Any engine goes on from, and evaluates, any
     other engine's checkpoints.
     """
-    from convdyno.app import Narrator
-    from convdyno.app.training import train
-    from convdyno.report.bench_json import to_json
     from convdyno.report.training import Watcher, document, summary
 
     if sys.stderr.isatty():
         request = replace(request, display_seconds=1.0)
     watch = partial(Watcher, quiet=as_json, table=request.display_every is not None)
-    done = train(request, watch, Narrator(quiet=as_json))
+    done = app.train(request, watch, app.Narrator(quiet=as_json))
     if as_json:
-        typer.echo(to_json(document(done.training, done.runs)))
+        echo_json(document(done.training, done.runs))
     elif request.seeds > 1:
         for line in summary(done.training, done.runs):
             typer.echo(line)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
-from convdyno.app.requests import TuneRequest
-from convdyno.cli.options import AsJson, Network, Networks, asks
+from convdyno import app
+from convdyno.cli.options import AsJson, Network, Networks, asks, echo_json, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -19,9 +17,9 @@ Exit codes: 0 done, 2 bad usage, 4 nothing was measured, 5 the default settings 
 """
 
 
-@asks(TuneRequest, "tune")
+@asks(app.TuneRequest, "tune")
 def tune(
-    request: TuneRequest, networks: Networks = None, network: Network = None,
+    request: app.TuneRequest, networks: Networks = None, network: Network = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Search layout, compilation, threads, buckets and batch for the most images per second.
@@ -31,13 +29,8 @@ def tune(
     and beside itself with one setting changed, which shows what mattered. It becomes a preset for
     `bench --preset`.
     """
-    from convdyno.app import Narrator
-    from convdyno.app.tuning import tune
-    from convdyno.report.bench_json import to_json
-    from convdyno.report.console import Screen
-
-    found = tune(request, Narrator(quiet=as_json))
+    found = app.tune(request, app.Narrator(quiet=as_json))
     if as_json:
-        typer.echo(to_json(found.tuning.to_data(found.folder, found.preset, found.kept)))
+        echo_json(found.tuning.to_data(found.folder, found.preset, found.kept))
     else:
-        found.tuning.show(Screen(), found.kept, found.preset.name)
+        found.tuning.show(new_screen(), found.kept, found.preset.name)

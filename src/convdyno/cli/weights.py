@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from convdyno.cli.options import AsJson
+from convdyno.app.requests import ExportRequest, ImportRequest
+from convdyno.cli.options import AsJson, asks, echo_json, group, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -19,55 +19,32 @@ Examples:
   convdyno weights show resnet50.safetensors
 """
 
-app = typer.Typer(
-    help="Weights as files: export, import, convert, show.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog=EXAMPLES,
-)
-
-ImageSize = Annotated[str | None, typer.Option(help="224 or 224x160; default: the network's own.")]
-Classes = Annotated[int | None, typer.Option(help="Number of classes.")]
-Width = Annotated[float, typer.Option(help="Multiplies every channel count.")]
-Auxiliary = Annotated[bool, typer.Option("--auxiliary", help="With the auxiliary heads.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
+app = group("Weights as files: export, import, convert, show.", EXAMPLES)
 
 
 @app.command("export", epilog=EXAMPLES)
+@asks(ExportRequest)
 def export(
+    request: ExportRequest,
     network: Annotated[str, typer.Argument(help="A name of the zoo, or package.module:function.")],
     file: Annotated[Path, typer.Argument(help="The .safetensors file to write.")],
-    seed: Annotated[int, typer.Option(help="Of the random start.")] = 0,
-    image_size: ImageSize = None,
-    classes: Classes = None,
-    width: Width = 1.0,
-    auxiliary: Auxiliary = False,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a network's initial weights: the ones that every engine starts from."""
     from convdyno.app.weight_files import export_weights
 
-    export_weights(
-        network, file, seed=seed, image_size=image_size, classes=classes, width=width,
-        auxiliary=auxiliary, force=force,
-    )  # fmt: skip
+    export_weights(request)
     _tell(file, as_json)
 
 
 @app.command("import", epilog=EXAMPLES)
+@asks(ImportRequest)
 def import_(
+    request: ImportRequest,
     file: Annotated[Path, typer.Argument(help="A .safetensors, .pt, .pth or .h5 file.")],
     to_file: Annotated[Path, typer.Argument(help="The .safetensors file to write.")],
     network: Annotated[str, typer.Option(help="The zoo's network that the weights belong to.")],
-    from_: Annotated[str, typer.Option("--from", help="auto, torchvision, timm, keras")] = "auto",
-    image_size: ImageSize = None,
-    classes: Annotated[
-        int | None, typer.Option(help="Number of classes; default: what the file has.")
-    ] = None,
-    width: Width = 1.0,
-    auxiliary: Auxiliary = False,
-    force: Force = False,
+    library: Annotated[str, typer.Option("--from", help="auto, torchvision, timm, keras")] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Take over weights of torchvision, timm or keras.applications.
@@ -76,10 +53,7 @@ def import_(
     """
     from convdyno.app.weight_files import import_weights
 
-    import_weights(
-        file, to_file, network, from_, image_size=image_size, classes=classes, width=width,
-        auxiliary=auxiliary, force=force,
-    )  # fmt: skip
+    import_weights(request)
     _tell(to_file, as_json)
 
 
@@ -88,7 +62,7 @@ def convert(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="A .safetensors file.")],
     target: Annotated[Path, typer.Argument(metavar="DST", help="The file to write.")],
     to: Annotated[str, typer.Option(help="canonical, torchvision, timm, keras")],
-    force: Force = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Rename and lay out weights as another tool has them, or back again.
@@ -112,11 +86,10 @@ def show(
 
     document = describe(file)
     if as_json:
-        typer.echo(json.dumps(document, indent=1))
+        echo_json(document)
         return
-    from convdyno.report.console import Screen
 
-    screen = Screen()
+    screen = new_screen()
     if document["tensors"]:
         screen.table(document["largest"])
     if document["network"]:
@@ -137,7 +110,7 @@ def _tell(file: Path, as_json: bool) -> None:
 
     document = describe(file)
     if as_json:
-        typer.echo(json.dumps(document, indent=1))
+        echo_json(document)
     else:
         typer.echo(
             f"{file}: {document['network']} in {document['form']} names, "

@@ -126,11 +126,11 @@ def word(value: Any) -> str:
     return str(value)
 
 
-def _choice(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+def _choice(name: str, kind: Any, help: str = "{}", **more: Any) -> Axis:
     """An axis with a few words to choose from; the first is the default."""
     words = get_args(kind)
-    return {"name": name, "read": parse.one_of(name.replace("_", "-"), words), "choices": words,
-            "default": words[0], "help": "{}", **more}  # fmt: skip
+    read = parse.one_of(name.replace("_", "-"), words)
+    return Axis(name, help, read, **{"default": words[0], "choices": words, **more})
 
 
 def _automatic(option: str) -> Callable[[str], int | None]:
@@ -170,7 +170,7 @@ AXES: tuple[Axis, ...] = (
             "eval": Own("Any engine; default: the one that trained it."),
         },
     ),
-    Axis(**_choice("mode", choices.Mode), bare=True, main=True),
+    _choice("mode", choices.Mode, bare=True, main=True),
     Axis(
         "batch", "Images per device, or max; default: what suits the network.", _batch,
         how=True, resumes=True, tuned=True, main=True,
@@ -179,29 +179,22 @@ AXES: tuple[Axis, ...] = (
             "eval": Own("Images at a time on each device."),
         },
     ),
-    Axis(
-        **_choice("precision", choices.Precision), how=True, bare=True, main=True,
+    _choice(
+        "precision", choices.Precision, how=True, bare=True, main=True,
         also={
             "train": Own(),
             "eval": Own("fp32, bf16, fp16; weights are stored in float32.", "fp32"),
         },
     ),
-    Axis(
-        **_choice("layout", choices.Layout), how=True, resumes=True, tuned=True, also=_too("auto")
-    ),
-    Axis(
-        **_choice("compile", choices.Switch), how=True, resumes=True, tuned=True, also=_too("auto")
-    ),
-    Axis(
-        **_choice(
-            "kernels", choices.Kernels,
-            help="native (what users write), tuned (our fastest form; JAX on CPU)",
-        ),
+    _choice("layout", choices.Layout, how=True, resumes=True, tuned=True, also=_too("auto")),
+    _choice("compile", choices.Switch, how=True, resumes=True, tuned=True, also=_too("auto")),
+    _choice(
+        "kernels", choices.Kernels,
+        "native (what users write), tuned (our fastest form; JAX on CPU)",
         how=True, resumes=True, also={"train": Own("{}", "native"), "certify": Own("{}", "native")},
     ),
-    Axis(
-        **_choice("feed", choices.Feed, help="For Keras: batch (train_on_batch), fit (model.fit)"),
-        how=True,
+    _choice(
+        "feed", choices.Feed, "For Keras: batch (train_on_batch), fit (model.fit)", how=True
     ),
     Axis(
         "threads", "CPU threads; auto: one a core.", _automatic("--threads"), "auto",
@@ -234,20 +227,17 @@ AXES: tuple[Axis, ...] = (
         "stage_from", "LABEL=FOLDER,...: copy the data there first; storage as an axis.", _stage,
         sets="staged", commands=BENCH,
     ),
-    Axis(
-        **_choice(
-            "loader", choices.Loader, help="own, native (tf.data, or torch's DataLoader with PIL)"
-        ),
-        how=True,
+    _choice(
+        "loader", choices.Loader, "own, native (tf.data, or torch's DataLoader with PIL)", how=True
     ),
-    Axis(**_choice("decoder", choices.Decoder), how=True, resumes=True, also=_too("auto")),
-    Axis(**_choice("crop", choices.Crop, help="In training: {}"), also=_RECIPE),
-    Axis(
-        **_choice("view", choices.View, help="In inference: {}"),
+    _choice("decoder", choices.Decoder, how=True, resumes=True, also=_too("auto")),
+    _choice("crop", choices.Crop, "In training: {}", also=_RECIPE),
+    _choice(
+        "view", choices.View, "In inference: {}",
         also={"train": Own("In evaluation: {}"), "eval": Own("{}; default: as trained.")},
     ),
-    Axis(**_choice("resize", choices.Resize), also=_too("plain")),
-    Axis(**_choice("colour", choices.Colour, help="Random colours: {}"), also=_RECIPE),
+    _choice("resize", choices.Resize, also=_too("plain")),
+    _choice("colour", choices.Colour, "Random colours: {}", also=_RECIPE),
     Axis(
         "input_threads", "Threads that decode; auto: one a core.", _automatic("--input-threads"),
         "auto", how=True, resumes=True, also=_too("auto"),
@@ -256,17 +246,10 @@ AXES: tuple[Axis, ...] = (
         "prefetch", "Batches that may be ready ahead.", parse.whole("--prefetch"), "4",
         how=True, resumes=True, also=_too("4"),
     ),
-    Axis(
-        **_choice("on_bad", choices.OnBad, help="Damaged images: {}"),
-        resumes=True, also=_too("error"),
-    ),
-    Axis(
-        **_choice(
-            "optimiser", choices.OptimiserKind, help="{}; default: the network's own.",
-            default=None,
-        ),
-        aside=True,
-        also={"train": Own("{}")},
+    _choice("on_bad", choices.OnBad, "Damaged images: {}", resumes=True, also=_too("error")),
+    _choice(
+        "optimiser", choices.OptimiserKind, "{}; default: the network's own.", default=None,
+        aside=True, also={"train": Own("{}")},
     ),
     Axis(
         "rate", "The learning rate.", parse.number("--rate"), sets="optimiser",
@@ -297,18 +280,12 @@ AXES: tuple[Axis, ...] = (
         "slurm", "partition=P,gres=gpu:k80,time=15,...: cells as jobs; again: an axis.",
         kind="again", commands=BENCH, resumes=True,
     ),
-    Axis(
-        **_choice(
-            "scaling", choices.Scaling,
-            help="weak: --batch is each device's; strong: all devices'.",
-        ),
+    _choice(
+        "scaling", choices.Scaling, "weak: --batch is each device's; strong: all devices'.",
         resumes=True, aside=True,
     ),
-    Axis(
-        **_choice(
-            "exchange", choices.Exchange,
-            help="Of gradients: default, independent (none), horovod",
-        ),
+    _choice(
+        "exchange", choices.Exchange, "Of gradients: default, independent (none), horovod",
         how=True, resumes=True, together=True,
         also=_too("default", "Of gradients: default, horovod"),
     ),
@@ -316,16 +293,16 @@ AXES: tuple[Axis, ...] = (
         "bucket_mb", "Gradients exchanged at a time, in MB (torch).", parse.number("--bucket-mb"),
         how=True, resumes=True, tuned=True, together=True, also=_RECIPE,
     ),
-    Axis(
-        **_choice("compress", choices.Compress, help="Gradients on the wire: {}"),
+    _choice(
+        "compress", choices.Compress, "Gradients on the wire: {}",
         how=True, together=True, also=_too("none"),
     ),
     Axis(
         "accumulate", "Parts of a batch that are computed before one exchange.",
         parse.whole("--accumulate"), "1", how=True, resumes=True, also=_too("1"),
     ),
-    Axis(
-        **_choice("processes", choices.Processes, help="One for each device, or for each host: {}"),
+    _choice(
+        "processes", choices.Processes, "One for each device, or for each host: {}",
         how=True, resumes=True, together=True,
     ),
     Axis(

@@ -6,31 +6,10 @@ import hashlib
 import json
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from convdyno.errors import UsageError
-from convdyno.trial.choices import (
-    Colour,
-    Compress,
-    Crop,
-    Decoder,
-    Exchange,
-    Feed,
-    Kernels,
-    LarcMode,
-    Layout,
-    Loader,
-    Mode,
-    OnBad,
-    OptimiserKind,
-    Precision,
-    Processes,
-    Resize,
-    Rung,
-    Scaling,
-    Switch,
-    View,
-)
+from convdyno.trial import choices
 
 LossScale = Annotated[float, Field(gt=0)] | Literal["dynamic"]
 
@@ -42,7 +21,7 @@ class _Frozen(BaseModel):
 class Optimiser(_Frozen):
     """The update rule and its numbers; `docs/method.md` gives the mathematics."""
 
-    kind: OptimiserKind = "sgd"
+    kind: choices.OptimiserKind = "sgd"
     rate: Annotated[float, Field(gt=0)] = 0.001
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     nesterov: bool = True
@@ -53,7 +32,7 @@ class Optimiser(_Frozen):
     """The largest norm that all gradients together may have."""
     larc_eta: Annotated[float, Field(gt=0)] | None = None
     """LARC's trust coefficient; None leaves gradients as they are."""
-    larc_mode: LarcMode = "clip"
+    larc_mode: choices.LarcMode = "clip"
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of each target that all classes get alike."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -65,17 +44,17 @@ class Trial(_Frozen):
 
     network: str
     engine: str
-    mode: Mode = "train"
+    mode: choices.Mode = "train"
     batch: Annotated[int, Field(ge=1)]
     """Images per device and step."""
-    precision: Precision = "fp32"
+    precision: choices.Precision = "fp32"
     loss_scale: LossScale | None = None
     """fp16 training only; None means dynamic there."""
-    layout: Layout = "auto"
-    compile: Switch = "auto"
-    kernels: Kernels = "native"
+    layout: choices.Layout = "auto"
+    compile: choices.Switch = "auto"
+    kernels: choices.Kernels = "native"
     """What the framework's users write, or our fastest form of the same mathematics."""
-    feed: Feed = "batch"
+    feed: choices.Feed = "batch"
     """For Keras: one call a batch (`train_on_batch`), or one call for many (`fit`)."""
     threads: Annotated[int, Field(ge=1)] | None = None
     """CPU threads; None is one for each core that the worker may use."""
@@ -88,24 +67,24 @@ class Trial(_Frozen):
     """Train with the network's auxiliary heads."""
     data: str = "synthetic"
     """A name or a path; with real data, training reads the train split and inference the other."""
-    rung: Rung = "source"
+    rung: choices.Rung = "source"
     """From where real data come: the source itself; its bytes or its decoded images held in memory;
     one batch from the host; one batch that stays on the device."""
-    loader: Loader = "own"
+    loader: choices.Loader = "own"
     """Our pipeline, or the one that the framework's users write."""
-    decoder: Decoder = "auto"
-    crop: Crop = "auto"
+    decoder: choices.Decoder = "auto"
+    crop: choices.Crop = "auto"
     """How a training image is cut out; auto is by the kind of the data."""
-    view: View = "auto"
+    view: choices.View = "auto"
     """How an image is cut out in inference and evaluation."""
-    resize: Resize = "plain"
-    colour: Colour = "off"
+    resize: choices.Resize = "plain"
+    colour: choices.Colour = "off"
     """Random brightness, saturation, hue and contrast, as one matrix or step by step."""
     input_threads: Annotated[int, Field(ge=1)] | None = None
     """Threads that decode; None is one for each core that the worker may use."""
     prefetch: Annotated[int, Field(ge=1)] = 4
     """Batches that may be ready ahead."""
-    on_bad: OnBad = "error"
+    on_bad: choices.OnBad = "error"
     staged: str | None = None
     """`LABEL=FOLDER`: the data were copied there first; storage as an axis."""
     optimiser: Optimiser = Optimiser()
@@ -119,17 +98,17 @@ class Trial(_Frozen):
     """What Slurm was asked for: the partition and the kind of GPU, such as `GPU/k80`."""
     cores: Annotated[int, Field(ge=1)] | None = None
     """CPU cores that each device has to itself; None is all of the machine."""
-    scaling: Scaling = "weak"
+    scaling: choices.Scaling = "weak"
     """Whether `batch` or the batch of all devices together was held when devices were added."""
-    exchange: Exchange = "default"
+    exchange: choices.Exchange = "default"
     """How gradients are averaged; independent devices do not, which is the upper bound."""
     bucket_mb: Annotated[float, Field(gt=0)] | None = None
     """Gradients that are exchanged at a time, where the engine has a choice."""
-    compress: Compress = "none"
+    compress: choices.Compress = "none"
     """Gradients as they are on the wire."""
     accumulate: Annotated[int, Field(ge=1)] = 1
     """Parts of a batch that are computed one after the other before one exchange."""
-    processes: Processes = "device"
+    processes: choices.Processes = "device"
     """One process for each device, or for all devices of a host."""
     seed: Annotated[int, Field(ge=0)] = 0
 
@@ -193,16 +172,10 @@ class Trial(_Frozen):
 
 def make_trial(**values: object) -> Trial:
     """A trial from loose values; what does not fit is a sentence that names the field."""
-    from pydantic import ValidationError
-
     try:
         return Trial.model_validate(values)
     except ValidationError as wrong:
-        raise UsageError(_sentence(wrong.errors()[0])) from None
-
-
-def _sentence(error: object) -> str:
-    assert isinstance(error, dict)
+        error = wrong.errors()[0]
     field = ".".join(str(part) for part in error["loc"] if not str(part).startswith("function-"))
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{field} cannot be {error['input']!r}: {message}" if field else message
+    message = error["msg"].removeprefix("Value error, ")
+    raise UsageError(f"{field} cannot be {error['input']!r}: {message}" if field else message)

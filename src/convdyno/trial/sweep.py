@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from convdyno.trial.spec import Trial, make_trial
 
+T = TypeVar("T")
 Value = str | int | float | bool
 Combination = dict[str, Value]
 """One value for each word that is given; `case` is the name of the case, where there are cases."""
@@ -23,7 +25,6 @@ CASE = "case"
 _COMPARE = {
     "<=": operator.le,
     ">=": operator.ge,
-    "!=": operator.ne,
     "<": operator.lt,
     ">": operator.gt,
 }
@@ -32,10 +33,7 @@ _COMPARISON = re.compile(r"\s*(<=|>=|!=|<|>)\s*(.+?)\s*")
 
 def expand(axes: Mapping[str, Sequence[object]]) -> list[Trial]:
     """One trial for each combination of the axes' values; the last axis changes fastest."""
-    return [
-        make_trial(**dict(zip(axes, values, strict=True)))
-        for values in itertools.product(*axes.values())
-    ]
+    return [make_trial(**values) for values in _product(axes)]
 
 
 @dataclass
@@ -89,8 +87,8 @@ class Sweep:
         for case, own in self.cases.items() or {"": {}}.items():
             named: Values = {CASE: [case]} if case else {}
             axes = named | self.values | own
-            for values in itertools.product(*axes.values()):
-                found += self._exceptions(dict(zip(axes, values, strict=True)))
+            for one in _product(axes):
+                found += self._exceptions(one)
         return [one for one in found if not self._excluded(one)]
 
     @property
@@ -103,14 +101,12 @@ class Sweep:
         several = [combination]
         for one in self.when:
             several = [
-                changed
-                for before in several
-                for changed in (_with(before, one.values) if self._holds(one, before) else [before])
+                before | instead for before in several for instead in self._instead(one, before)
             ]
         return several
 
-    def _holds(self, one: When, combination: Combination) -> bool:
-        return one.rule.means(combination, self.defaults)
+    def _instead(self, one: When, combination: Combination) -> Iterable[Combination]:
+        return _product(one.values) if one.rule.means(combination, self.defaults) else [{}]
 
     def _excluded(self, combination: Combination) -> bool:
         # Not `any`: each rule shall know whether it meant something.
@@ -119,8 +115,6 @@ class Sweep:
 
 def plain(value: Value) -> str:
     """A value as text, in one way however it was written: 16 and 16.0, true and yes."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     text = str(value).strip()
     if text.lower() in ("true", "yes", "on"):
         return "yes"
@@ -146,8 +140,7 @@ def _is(value: Value, wanted: Value) -> bool:
         return False
 
 
-def _with(combination: Combination, values: Values) -> list[Combination]:
-    return [
-        combination | dict(zip(values, chosen, strict=True))
-        for chosen in itertools.product(*values.values())
-    ]
+def _product(axes: Mapping[str, Sequence[T]]) -> Iterator[dict[str, T]]:
+    """Every combination of the values; the last name's change fastest."""
+    for values in itertools.product(*axes.values()):
+        yield dict(zip(axes, values, strict=True))

@@ -39,9 +39,6 @@ LABEL = "label."
 WITH_COMMAS = ("slurm",)
 """Words whose one value may have commas in it."""
 
-Check = Callable[[str, str], None]
-"""Raises an error if a word cannot have a value."""
-
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -53,13 +50,9 @@ class Vocabulary:
     """What is given once for the whole sweep."""
     flags: frozenset[str]
     """Words that are either on or off."""
-    check: Check
+    check: Callable[[str, str], None]
+    """Raises an error if a word cannot have a value."""
     defaults: dict[str, Value]
-
-    @property
-    def all(self) -> list[str]:
-        """As a user writes them."""
-        return sorted(name.replace("_", "-") for name in self.words | self.settings)
 
 
 def read_sweep(path: Path, vocabulary: Vocabulary, overrides: Iterable[str] = ()) -> Sweep:
@@ -115,7 +108,7 @@ class _Reader:
             else:
                 self._word(key, known.words, key, also=(*known.settings, "title", *TABLES))
                 sweep.values[word] = self._list(value, key)
-        for name, table in self._tables(document, CASE):
+        for name, table in self._mapping(document, CASE).items():
             sweep.cases[name] = self._values(table, CASE, name)
         for number, table in enumerate(self._array(document, "when")):
             sweep.when.append(self._when(table, number, sweep))
@@ -150,7 +143,8 @@ class _Reader:
                 sweep.settings[word] = self._setting(word, text, f"--set {override}")
             return
         if word not in known.words:
-            wrong = UnknownName("option", key, [*known.all, CASE])
+            names = sorted(name.replace("_", "-") for name in known.words | known.settings)
+            wrong = UnknownName("option", key, [*names, CASE])
             raise BadSweep(f"--set {override}: {wrong}")
         for place in (sweep.values, *sweep.cases.values(), *(one.values for one in sweep.when)):
             if place is not sweep.values or not text:
@@ -252,9 +246,6 @@ class _Reader:
             self._known.check(word, text)
         except ConvdynoError as wrong:
             raise BadSweep(f"{place}: {wrong}") from None
-
-    def _tables(self, document: dict[str, Any], key: str) -> Iterable[tuple[str, Any]]:
-        return self._mapping(document, key).items()
 
     def _mapping(self, document: dict[str, Any], key: str) -> dict[str, Any]:
         value = document.get(key, {})
