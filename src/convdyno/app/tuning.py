@@ -69,7 +69,6 @@ def _tuner(request: TuneRequest, there: Here, narrator: Narrator) -> Tuner:
         budget_seconds=limits.budget_seconds,
         silence_seconds=limits.silence_seconds,
         rank_seconds=request.read("rank_timeout"),
-        quiet=narrator.quiet,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from typing import TextIO
@@ -70,23 +71,8 @@ class Narrator:
             print(visible(f"{what} ({ends})")[:200], end="", file=self._out, flush=True)
 
 
-class Silence(Narrator):
-    """Says nothing: for programs that look at results alone."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-
-    def say(self, sentence: str) -> None:
-        """A sentence that nobody hears."""
-
-    def clear(self) -> None:
-        """Nothing was drawn."""
-
-    def _draw(self, what: str, left: float) -> None:
-        """Nothing is drawn."""
-
-
-SILENCE = Silence()
+SILENCE = Narrator(io.StringIO(), quiet=True)
+"""Heard by nobody: for programs that look at results alone."""
 
 
 def _clock(seconds: float) -> str:
