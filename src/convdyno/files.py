@@ -24,8 +24,7 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
 
     Reading a pipe would wait for its writer, and a device may have no end.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with closing(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as descriptor:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "it is not a plain file", str(path))
@@ -33,6 +32,13 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
             raise OSError(errno.EFBIG, f"it has {about.st_size} bytes", str(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(most)
+
+
+@contextlib.contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """The descriptor of an open file or folder, which is closed at the end."""
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 
@@ -46,25 +52,25 @@ def whole_path(path: Path, *, sync: bool = True) -> Iterator[Path]:
     """
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
     try:
-        mode = _created(part)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with closing(os.open(part, flags, 0o666)) as made:
+            mode = os.fstat(made).st_mode  # What new files have here.
         with contextlib.suppress(OSError):
             before = path.lstat().st_mode
             mode = before if stat.S_ISREG(before) else mode
         yield part
-        descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.fchmod(descriptor, stat.S_IMODE(mode))
+        with closing(os.open(part, os.O_RDWR | os.O_NOFOLLOW)) as written:
+            os.fchmod(written, stat.S_IMODE(mode))
             if sync:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+                os.fsync(written)
         part.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()
         raise
-    if sync:
-        _sync_folder(path.parent)
+    if sync:  # The rename shall be on the disk too, where a folder can be asked that.
+        with contextlib.suppress(OSError), closing(os.open(path.parent, os.O_DIRECTORY)) as folder:
+            os.fsync(folder)
 
 
 @contextlib.contextmanager
@@ -89,14 +95,10 @@ def clear_parts(folder: Path, names: str = "*", *, older: float = ABANDONED_SECO
     What is being written stays. Who has these files to itself may say `older=0`.
     """
     for part in folder.glob(str(Path(names).with_name(f".{Path(names).name}.*.part"))):
-        with contextlib.suppress(OSError):
-            descriptor = open_lock(part, create=False)
-            try:
-                idle = time.time() - os.fstat(descriptor).st_mtime
-                if lock(descriptor) is not False and (not older or idle >= older):
-                    part.unlink()
-            finally:
-                os.close(descriptor)
+        with contextlib.suppress(OSError), closing(open_lock(part, create=False)) as descriptor:
+            idle = time.time() - os.fstat(descriptor).st_mtime
+            if lock(descriptor) is not False and (not older or idle >= older):
+                part.unlink()
 
 
 def open_lock(path: Path, *, create: bool = True) -> int:
@@ -104,8 +106,8 @@ def open_lock(path: Path, *, create: bool = True) -> int:
 
     It may stand in a folder of somebody else's: what a link points to is not ours to write to.
     """
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags | (os.O_CREAT if create else 0), 0o666)
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+    descriptor = os.open(path, flags, 0o666)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
@@ -121,23 +123,3 @@ def lock(descriptor: int) -> bool | None:
     except OSError:
         return None
     return True
-
-
-def _created(part: Path) -> int:
-    """Make an empty file that was not there, and tell its mode: what new files have here."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(part, flags, 0o666)
-    try:
-        return os.fstat(descriptor).st_mode
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make sure that a rename is on the disk too, where a folder can be asked that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

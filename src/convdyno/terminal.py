@@ -60,19 +60,15 @@ class Visible(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Send what was written."""
         self._stream.flush()
 
     def isatty(self) -> bool:
-        """Whether somebody looks on."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """The descriptor beneath."""
         return self._stream.fileno()
 
     def writable(self) -> bool:
-        """Always, as streams for text are."""
         return True
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from psutil import virtual_memory
 
 from convdyno.errors import TrialFailed
-from convdyno.launch.exit_status import oom_kills
 from convdyno.launch.launcher import OutOfTime
 from convdyno.launch.local import Here
+from convdyno.launch.transport import oom_kills
 from convdyno.stage.batch_search import FINENESS, PROOF_STEPS, BatchSearch, largest
 from convdyno.trial.spec import Trial, make_trial
 

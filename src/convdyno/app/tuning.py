@@ -51,7 +51,6 @@ def tune(request: TuneRequest, narrator: Narrator = SILENCE) -> Tuned:
         budget_seconds=limits.budget_seconds,
         silence_seconds=limits.silence_seconds,
         rank_seconds=request.read("rank_timeout"),
-        quiet=narrator.quiet,
     )
     trial = _one_trial(request, there)
     usual = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{trial.network}-{trial.engine}").strip("-.")

@@ -81,20 +81,16 @@ def _metadata() -> str:
 
 
 def _record(files: dict[str, bytes], about: str) -> str:
-    rows = [f"{name},sha256={_hash(content)},{len(content)}\n" for name, content in files.items()]
-    return "".join(rows) + f"{about}/RECORD,,\n"
-
-
-def _hash(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    rows = ""
+    for name, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        rows += f"{name},sha256={digest},{len(content)}\n"
+    return f"{rows}{about}/RECORD,,\n"
 
 
 def _constraints() -> str:
     """The versions that are installed here; a build's own mark such as +cpu is left to the host."""
-    found = {
-        str(d.metadata["Name"]).lower(): d.version.partition("+")[0]
-        for d in metadata.distributions()
-    }
+    found = {str(one.metadata["Name"]).lower(): one.version for one in metadata.distributions()}
     return "".join(
-        f"{name}=={version}\n" for name, version in sorted(found.items()) if name not in _TOOLS
+        f"{name}=={found[name].partition('+')[0]}\n" for name in sorted(found.keys() - _TOOLS)
     )

@@ -8,7 +8,6 @@ is the secret, and the ports follow from it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import json
@@ -17,11 +16,12 @@ import secrets
 import stat
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from convdyno.errors import UsageError
-from convdyno.files import lock
+from convdyno.files import closing, lock
 
 TOKEN, FOLDER, PORT = "CONVDYNO_TOKEN", "CONVDYNO_RANKS_DIR", "CONVDYNO_PORT"
 ADVICE = (
@@ -45,11 +45,6 @@ class Contact:
     address: str
     port: int
     secret: str
-
-    @property
-    def key(self) -> bytes:
-        """The secret as proofs use it."""
-        return self.secret.encode()
 
 
 def given_secret(variables: Mapping[str, str]) -> str | None:
@@ -112,7 +107,7 @@ class Board:
         """Take our file away, and the folder if it is empty."""
         while self._shown:
             folder, held = self._shown.pop()
-            with contextlib.suppress(OSError), _opened(folder) as inside:
+            with suppress(OSError), _opened(folder) as inside:
                 found = os.stat(self._name, dir_fd=inside, follow_symlinks=False)
                 if os.path.samestat(found, os.fstat(held)):
                     os.unlink(self._name, dir_fd=inside)
@@ -139,16 +134,13 @@ class Board:
 
     def said(self) -> str:
         """Every folder, with what is wrong there."""
-        words = (
-            f"{folder} ({self.problems[folder]})" if folder in self.problems else str(folder)
-            for folder in self.folders
-        )
-        return ", ".join(words)
+        wrong = {folder: f" ({why})" for folder, why in self.problems.items()}
+        return ", ".join(f"{folder}{wrong.get(folder, '')}" for folder in self.folders)
 
     def _write(self, folder: Path, contact: Contact) -> int:
         """The file, complete or not at all, and a lock on it."""
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
+        with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         with _opened(folder) as inside:
             self._refuse_a_second_run(inside)
@@ -164,34 +156,27 @@ class Board:
                 _sweep(inside, os.fstat(held).st_mtime - STALE_SECONDS)
             except BaseException:
                 os.close(held)
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     os.unlink(part, dir_fd=inside)
                 raise
             return held
 
     def _refuse_a_second_run(self, inside: int) -> None:
-        try:
-            earlier = os.open(self._name, os.O_RDWR | os.O_NOFOLLOW, dir_fd=inside)
-        except OSError:
-            return
-        taken = lock(earlier) is False
-        os.close(earlier)
-        if taken:
-            raise UsageError(
-                "another run of the same job waits for its ranks: give each run a CONVDYNO_JOB "
-                "of its own, the same on all its ranks"
-            )
+        flags = os.O_RDWR | os.O_NOFOLLOW
+        with suppress(OSError), closing(os.open(self._name, flags, dir_fd=inside)) as earlier:
+            if lock(earlier) is False:
+                raise UsageError(
+                    "another run of the same job waits for its ranks: give each run a "
+                    "CONVDYNO_JOB of its own, the same on all its ranks"
+                )
 
 
-@contextlib.contextmanager
+@contextmanager
 def _opened(folder: Path) -> Iterator[int]:
     """A folder that belongs to us alone, by its descriptor: it cannot be exchanged meanwhile."""
-    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with closing(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as inside:
         _only_ours(os.fstat(inside))
         yield inside
-    finally:
-        os.close(inside)
 
 
 def _only_ours(found: os.stat_result) -> None:
@@ -204,6 +189,6 @@ def _only_ours(found: os.stat_result) -> None:
 def _sweep(inside: int, before: float) -> None:
     """Remove what jobs that died have left."""
     for name in os.listdir(inside):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if os.stat(name, dir_fd=inside, follow_symlinks=False).st_mtime < before:
                 os.unlink(name, dir_fd=inside)

@@ -23,13 +23,12 @@ from typing import Any
 
 from convdyno.errors import Refused, TrialFailed, UsageError
 from convdyno.launch.contact import ADVICE, Board, Contact, given_secret, ports
-from convdyno.launch.exit_status import Death
-from convdyno.launch.launcher import Team
+from convdyno.launch.launcher import Launcher, Team
 from convdyno.launch.local import HUGE_PAGES, environment
 from convdyno.launch.remote_supervisor import Tether
 from convdyno.launch.starters import LOCAL, Member
 from convdyno.launch.starters import found as found
-from convdyno.launch.transport import WORKER, Link, PipeLink, TetheredLines
+from convdyno.launch.transport import WORKER, Death, Link, PipeLink, TetheredLines
 from convdyno.launch.worker_group import PING_SECONDS, Crew, Place
 from convdyno.machine import facts
 from convdyno.machine.processor import usable_cores
@@ -113,9 +112,9 @@ def _call_again(member: Member, contact: Contact) -> socket.socket | None:
 
 
 def _call(member: Member, contact: Contact) -> socket.socket:
-    cores = usable_cores()
-    about = {"name": socket.gethostname(), "cores": cores}
-    return call(contact.address, contact.port, contact.key, member.rank, member.size, about)
+    about = {"name": socket.gethostname(), "cores": usable_cores()}
+    key = contact.secret.encode()
+    return call(contact.address, contact.port, key, member.rank, member.size, about)
 
 
 def _order(line: bytes) -> tuple[dict[str, str], float]:
@@ -140,7 +139,7 @@ class _Whereabouts:
     cores: tuple[int, ...]
 
 
-class Hands:
+class Hands(Launcher):
     """As rank 0: everybody else, and where they are."""
 
     def __init__(self, member: Member, tell: Callable[[str], None] = lambda line: None) -> None:
@@ -164,19 +163,11 @@ class Hands:
         here = socket.gethostname()
         # Ranks beside this one see it by an address that is no use on other machines.
         mine = next((o.mine for o in others if o.facts["name"] != here), others[0].mine)
-        cores = tuple(usable_cores())
-        self._ranks = [_Whereabouts(mine, here, cores)]
+        self._ranks = [_Whereabouts(mine, here, tuple(usable_cores()))]
         for other in others:
             name = other.facts["name"]
             host = mine if name == here else other.host
             self._ranks.append(_Whereabouts(host, name, tuple(other.facts["cores"])))
-
-    def check(self, trials: Sequence[Trial]) -> None:
-        """Everybody has called."""
-
-    def alone(self, trial: Trial) -> bool:
-        """Ranks are not stopped."""
-        return True
 
     def counts(self, wanted: Sequence[int] | None) -> list[int]:
         """As many as there are ranks."""
@@ -188,10 +179,6 @@ class Hands:
     def hosts(self, devices: int) -> int:
         """Over how many machines the ranks are spread."""
         return len({one.name for one in self._ranks})
-
-    def machine(self) -> dict[str, Any]:
-        """What the machine of rank 0 is."""
-        return facts.machine()
 
     def cores(self, most: int, device: str) -> int | None:
         """CPU cores that each rank can have to itself; None if there are fewer than ranks."""
@@ -210,15 +197,6 @@ class Hands:
         if trial.processes == "host":
             raise Refused(f"{self.member.starter} has made a process for each device already")
         self._gather()
-        return Crew(self._connect(trial, rank_seconds), self._places(trial), trial, rank_seconds)
-
-    def close(self) -> None:
-        """Let the others go, and say if somebody else has called."""
-        self._meeting.close()
-        if strangers := self._meeting.strangers:
-            self._tell(_turned_away(strangers))
-
-    def _connect(self, trial: Trial, rank_seconds: float) -> Any:
         limit = max(rank_seconds, 4 * PING_SECONDS)
         order = iter(range(self.member.size))
 
@@ -228,7 +206,13 @@ class Hands:
                 return PipeLink(environment=environment(trial))
             return SocketLink(self._meeting.take(rank).line, environment(trial), limit)
 
-        return connect
+        return Crew(connect, self._places(trial), trial, rank_seconds)
+
+    def close(self) -> None:
+        """Let the others go, and say if somebody else has called."""
+        self._meeting.close()
+        if strangers := self._meeting.strangers:
+            self._tell(_turned_away(strangers))
 
     def _places(self, trial: Trial) -> list[Place]:
         names = [caller.name for caller in self._ranks]
@@ -304,7 +288,7 @@ def _own_address(member: Member) -> str:
     )
 
 
-class SocketLink:
+class SocketLink(Link):
     """A worker that another rank lends, held there by a tether."""
 
     def __init__(self, line: socket.socket, environment: Mapping[str, str], limit: float) -> None:
@@ -320,17 +304,8 @@ class SocketLink:
         return self._line.fileno()
 
     def send(self, do: str, **more: Any) -> None:
-        """Send one command over the connection."""
         with contextlib.suppress(OSError):
             self._line.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
-
-    def ping(self) -> None:
-        """Tell the tether that somebody is here."""
-        self.send("ping")
-
-    def ended(self) -> bool:
-        """The tether tells."""
-        return False
 
     def receive(self) -> list[dict[str, Any]] | None:
         """What has come; None when the worker has ended or its connection is gone."""
@@ -340,17 +315,7 @@ class SocketLink:
             chunk = b""
         return self._lines.feed(chunk) if chunk else None
 
-    def signal(self, number: signal.Signals) -> None:
-        """Only an end reaches so far."""
-        if number == signal.SIGKILL:
-            self.send("end")
-
-    def nudge(self) -> None:
-        """Through the tether."""
-        self.send("nudge")
-
     def death(self) -> Death:
-        """As the tether told it."""
         return self._lines.death or ("failed", "died (its connection was lost)")
 
     def end(self, *, kindly: bool = False) -> None:

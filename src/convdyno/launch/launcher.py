@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from convdyno.launch.transport import DOING
+from convdyno.machine import facts
 from convdyno.store.record import Rank
 from convdyno.trial.spec import Trial
 
@@ -20,9 +21,8 @@ class OutOfTime(Exception):
 class Team(Protocol):
     """What runs a trial: one worker, or a crew."""
 
-    @property
-    def ranks(self) -> tuple[Rank, ...]:
-        """Everybody in a crew, as far as they have come; nobody for a plain worker."""
+    ranks: tuple[Rank, ...] = ()
+    """Everybody in a crew, as far as they have come; nobody for a plain worker."""
 
     def ask(
         self, do: str, *, silence: float, until: float | None = None, **more: Any
@@ -39,6 +39,7 @@ class Team(Protocol):
 
     def pause(self) -> None:
         """Let nobody's threads spin until the next command, where that is possible."""
+        return
 
     def end(self, *, kindly: bool = False) -> None:
         """End every process; a second time does nothing."""
@@ -58,19 +59,26 @@ class Room(Protocol):
 
 
 class Launcher(Room, Protocol):
-    """Where trials run: this machine, hosts over ssh, or ranks that somebody else has made."""
+    """Where trials run: this machine, hosts over ssh, or ranks that somebody else has made.
+
+    Whoever inherits it, as it stands, runs on this machine, needs nothing and keeps nothing.
+    """
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Make ready whatever these trials need; says what is missing."""
+        return
 
     def machine(self) -> dict[str, Any]:
         """What trials run on, once checked; of several hosts the first, which stands for all."""
+        return facts.machine()
 
     def alone(self, trial: Trial) -> bool:
         """Whether a trial's processes cannot be stopped while others are measured."""
+        return True
 
     def start(self, trial: Trial, rank_seconds: float) -> Team:
         """Start what runs a trial."""
 
     def close(self) -> None:
         """Nothing more is started."""
+        return

@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 
 from convdyno.errors import Refused, TrialFailed
-from convdyno.launch.launcher import OutOfTime, Team
+from convdyno.launch.launcher import Launcher, OutOfTime, Team
 from convdyno.launch.transport import DOING, WORKER, PipeLink, died_while
 from convdyno.launch.worker_group import Crew, Place
 from convdyno.machine import facts
 from convdyno.machine.processor import usable_cores
-from convdyno.store.record import Rank
 from convdyno.trial.spec import Trial
 
+LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """glibc asks for huge pages then, where Linux leaves that to each program; read at its start."""
 
@@ -29,10 +29,8 @@ def environment(trial: Trial) -> dict[str, str]:
     return HUGE_PAGES if trial.kernels == "tuned" else {}
 
 
-class LocalWorker:
+class LocalWorker(Team):
     """A running worker; every failure of it is a `TrialFailed` with the status of the record."""
-
-    ranks: tuple[Rank, ...] = ()
 
     def __init__(
         self, environment: Mapping[str, str] | None = None, command: Sequence[str] = WORKER
@@ -99,7 +97,7 @@ class LocalWorker:
         return self._unread.popleft()
 
 
-class Here:
+class Here(Launcher):
     """This machine: a plain process, or one for each device with its share of the cores.
 
     `command` starts a worker; another environment's Python has another one.
@@ -107,9 +105,6 @@ class Here:
 
     def __init__(self, command: Sequence[str] = WORKER) -> None:
         self._command = command
-
-    def check(self, trials: Sequence[Trial]) -> None:
-        """Nothing has to be made ready."""
 
     def alone(self, trial: Trial) -> bool:
         """Several processes are not stopped."""
@@ -122,10 +117,6 @@ class Here:
     def hosts(self, devices: int) -> int:
         """This machine alone."""
         return 1
-
-    def machine(self) -> dict[str, Any]:
-        """What this machine is."""
-        return facts.machine()
 
     def cores(self, most: int, device: str) -> int | None:
         """An equal share for each device, in one-device cells too: devices are added to that."""
@@ -146,15 +137,10 @@ class Here:
         connect = partial(PipeLink, self._command, environment(trial))
         return Crew(lambda place: connect(), places(trial), trial, rank_seconds)
 
-    def close(self) -> None:
-        """Nothing is kept."""
 
-
-def places(trial: Trial, host: str = "") -> list[Place]:
+def places(
+    trial: Trial, host: str = "", interface: str | None = LOOPBACK, name: str = ""
+) -> list[Place]:
     """A place for each process of a trial on one machine, with cores of its own if it wants any."""
     count, cores = trial.processes_per_host, trial.cores_per_process
-    loop = ("lo" if sys.platform == "linux" else "lo0") if not host else None
-    return [
-        Place(host, local_rank=n, local_size=count, cores=cores, interface=loop)
-        for n in range(count)
-    ]
+    return [Place(host, n, count, cores, interface, name) for n in range(count)]

@@ -55,16 +55,15 @@ class Nodes:
         Numbers that cannot be spread evenly are left out, except the most if it was asked for.
         """
         last = self.devices if most is None else most
-        self.check(last)
         doubled = [1 << n for n in range(last.bit_length()) if 1 << n < last]
         even = [count for count in doubled if self._fewest(count)]
-        if self._fewest(last) or most is not None:
+        if most is not None or self._fewest(last):
             self.spread(last)
             even.append(last)
         return even
 
-    def check(self, devices: int) -> None:
-        """Say how many there are when more were asked for."""
+    def spread(self, devices: int) -> tuple[NodeLine, ...]:
+        """The first hosts of the file, as few as can share so many devices evenly."""
         if devices < 1:
             raise UsageError(f"{devices} devices were asked for: one is the least")
         if devices > self.devices:
@@ -73,10 +72,6 @@ class Nodes:
                 f"{devices} devices were asked for, and {self.file} has {hosts} with "
                 f"{self.per_node} each (--per-node), {self.devices} in all"
             )
-
-    def spread(self, devices: int) -> tuple[NodeLine, ...]:
-        """The first hosts of the file, as few as can share so many devices evenly."""
-        self.check(devices)
         fewest = self._fewest(devices)
         if not fewest:
             raise UsageError(
@@ -127,7 +122,8 @@ def _node(line: str, where: str) -> NodeLine | None:
     try:
         words = shlex.split(line, comments=True)
     except ValueError as wrong:
-        raise UsageError(f"{where}: {line.strip()!r} has {_lower(wrong)}") from None
+        why = str(wrong)
+        raise UsageError(f"{where}: {line.strip()!r} has {why[:1].lower()}{why[1:]}") from None
     if not words:
         return None
     host, *rest = words
@@ -141,8 +137,3 @@ def _node(line: str, where: str) -> NodeLine | None:
     if alias.startswith("-") or not alias.isprintable():
         raise UsageError(f"{where}: {alias!r} is no ssh alias")
     return NodeLine(host, alias)
-
-
-def _lower(wrong: ValueError) -> str:
-    text = str(wrong)
-    return text[:1].lower() + text[1:]

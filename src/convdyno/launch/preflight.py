@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from typing import Any
 
 from convdyno.errors import HostsNotReady
 from convdyno.launch.remote_host import FarHost
@@ -23,7 +23,6 @@ SURVEY = "convdyno.run.host_facts"
 SURVEY_SECONDS = 120.0
 SKEW_SECONDS = 1.0
 """Clocks that differ by more are told."""
-T = TypeVar("T")
 Facts = dict[str, Any]
 
 
@@ -50,7 +49,10 @@ def preflight(
             for host in check.well
         }
         check.each(lambda host: _hear(host, there[host.name]))
-        expected = _here(here)
+        try:
+            expected = here.read(SURVEY_SECONDS)
+        except HostFailed as wrong:
+            raise HostsNotReady([f"this machine: {wrong}"]) from None
         for host in check.well:
             check.faults[host.name] += _faults(host, hosts, trials, expected)
         check.each(lambda host: _reach(host, check.well, there[host.name]))
@@ -111,24 +113,14 @@ class Check:
             raise HostsNotReady(sentences)
 
 
-def _here(conversation: Conversation) -> Facts:
-    try:
-        return conversation.read(SURVEY_SECONDS)
-    except HostFailed as wrong:
-        raise HostsNotReady([f"this machine: {wrong}"]) from None
-
-
 def _hear(host: FarHost, conversation: Conversation) -> None:
     said = conversation.read(SURVEY_SECONDS)
     host.facts = {**host.facts, **said, "skew_seconds": said["time"] - time.time()}
 
 
 def _reach(host: FarHost, others: Sequence[FarHost], conversation: Conversation) -> None:
-    places = {
-        other.name: (other.facts["address"], other.facts["port"])
-        for other in others
-        if other is not host
-    }
+    there = {other.name: other.facts for other in others if other is not host}
+    places = {name: (facts["address"], facts["port"]) for name, facts in there.items()}
     conversation.write(others=places)
     wrong = conversation.read(SURVEY_SECONDS)["others"]
     silent = [f"{name} at {places[name][0]} ({why})" for name, why in wrong.items() if why]
@@ -177,21 +169,19 @@ def _too_few(facts: Facts, trial: Trial) -> str | None:
 
 def _unknown(host: FarHost) -> Iterator[str]:
     """Why others cannot know the host by the address that it knows itself by."""
-    address, name = host.facts["address"], host.name
+    address = host.facts["address"]
+    stands = f"its name {host.name!r} stands for {address} there"
     if address is None:
-        yield f"it does not know the name {name!r} that the nodes file gives it"
+        yield f"it does not know the name {host.name!r} that the nodes file gives it"
     elif ipaddress.ip_address(address).version == 6:
-        yield (
-            f"its name {name!r} stands for {address} there, and ranks meet over IPv4: "
-            "give the hosts IPv4 addresses"
-        )
+        yield f"{stands}, and ranks meet over IPv4: give the hosts IPv4 addresses"
     elif ipaddress.ip_address(address).is_loopback:
         yield (
-            f"its name {name!r} stands for {address} there, where the other hosts cannot reach it: "
+            f"{stands}, where the other hosts cannot reach it: "
             "correct its /etc/hosts, or put its address into the nodes file"
         )
     elif host.facts["interface"] is None:
-        yield f"its name {name!r} stands for {address} there, which no interface of it has"
+        yield f"{stands}, which no interface of it has"
 
 
 def _notes(hosts: Sequence[FarHost]) -> Iterator[str]:

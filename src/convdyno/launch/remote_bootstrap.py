@@ -116,15 +116,13 @@ def settle(
     root.mkdir(parents=True, exist_ok=True)
     with alone(root / ".lock"):
         path = unpacked(root, name, file, size, constraints)
-        lacking: dict[str, list[str] | None] = {}
         for python in pythons:
-            lacking[python] = lacks(python, modules)
-            if lacking[python] == []:
+            gone = lacks(python, modules)
+            if gone == []:
                 return {"python": found(python), "path": str(path), "convdyno": None}
-        if given:
-            gone = lacking[pythons[0]]
+        if given:  # It was the only one.
             why = f"lacks {', '.join(gone)}" if gone else "is no Python there"
-            raise Failed(f"{pythons[0]} {why}")
+            raise Failed(f"{python} {why}")
         made = installed(root, path, file, extras, constraints)
     return {"python": str(made), "path": str(path), "convdyno": None}
 
@@ -204,18 +202,16 @@ def installed(root: Path, path: Path, file: str, extras: list[str], constraints:
     python = home / "bin" / "python"
     if (home / "ready").exists():
         return python
-    say("installing", what=", ".join(extras) or "convdyno", where=str(home))
+    what = ", ".join(extras) or "convdyno"
+    say("installing", what=what, where=str(home))
     log = root / f"{home.name}.log"
     log.unlink(missing_ok=True)
     shutil.rmtree(home, ignore_errors=True)
     run([sys.executable, "-m", "venv", str(home)], log, f"no environment could be made in {home}")
     wheel = f"{path / file}[{','.join(extras)}]" if extras else str(path / file)
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    run(
-        [*pip, "-c", str(path / "constraints.txt"), wheel],
-        log,
-        f"{', '.join(extras) or 'convdyno'} could not be installed in {home}",
-    )
+    command = [*pip, "-c", str(path / "constraints.txt"), wheel]
+    run(command, log, f"{what} could not be installed in {home}")
     (home / "ready").touch()
     return python
 

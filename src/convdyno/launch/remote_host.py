@@ -74,14 +74,8 @@ class FarHost:
             return
         text = Path(remote_bootstrap.__file__).read_bytes()
         find = _FIRST_PYTHON.format(size=len(text))
-        words = [
-            "sh",
-            "-c",
-            find,
-            "sh",
-            *self._pythons,
-            *(["python3"] if self._remote.python else []),
-        ]
+        also = ["python3"] if self._remote.python else []
+        words = ["sh", "-c", find, "sh", *self._pythons, *also]
         self._scout = Conversation(self._ssh.command(self.node, words))
         self._scout.send(text)
         self.facts = self._scout.read(ANSWER_SECONDS)
@@ -90,9 +84,8 @@ class FarHost:
         """Find or make what runs these trials there."""
         self.connect()
         assert self._scout is not None
-        needs = sorted(
-            {part for trial in trials for part in trial.engine.split("/") if part not in OUR_OWN}
-        )
+        parts = {part for trial in trials for part in trial.engine.split("/")}
+        needs = sorted(parts.difference(OUR_OWN))
         real = any(not trial.data.startswith("synthetic") for trial in trials)
         ours = bundle()
         self._scout.write(
@@ -150,6 +143,4 @@ class FarHost:
 
     @property
     def _pythons(self) -> list[str]:
-        if self._remote.python is not None:
-            return [self._remote.python]
-        return [*PYTHONS]
+        return [*PYTHONS] if self._remote.python is None else [self._remote.python]

@@ -28,9 +28,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from convdyno.launch.exit_status import obituary, oom_kills
+from convdyno.launch.transport import HERE, obituary, oom_kills
 
-HERE = b"convdyno is here\n"
 CLEANING_SECONDS = 5.0
 """How long to go on ending what a command has started."""
 SPEAKING_SECONDS = 2.0
@@ -74,9 +73,11 @@ class Tether:
 
     def end(self) -> None:
         """End the command; `hold` then ends what is left of it."""
-        self._signal(signal.SIGKILL)
+        self._process.kill()
 
     def _listen(self) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
         with contextlib.suppress(OSError, ValueError):
             for line in self._incoming:
                 self._heard = time.monotonic()
@@ -84,18 +85,14 @@ class Tether:
                     case "ping":
                         pass
                     case "nudge":
-                        self._signal(signal.SIGTERM)
+                        self._process.terminate()
                     case "end":
                         break
                     case _:
-                        self._pass_on(line)
+                        with contextlib.suppress(BrokenPipeError):
+                            stdin.write(line)
+                            stdin.flush()
         self.end()
-
-    def _pass_on(self, line: bytes) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
 
     def _watch(self) -> None:
         while (left := self._heard + self._limit - time.monotonic()) > 0:
@@ -109,18 +106,14 @@ class Tether:
             while chunk := self._process.stdout.read1(1 << 16):  # type: ignore[attr-defined]
                 self._write(chunk)
             status, how = obituary(self._process.wait(), self._oom_kills)
-            self._write(json.dumps({"event": "ended", "status": status, "how": how}).encode())
-            self._write(b"\n")
+            ended = {"event": "ended", "status": status, "how": how}
+            self._write(json.dumps(ended).encode() + b"\n")
         except (OSError, ValueError):
             self.end()  # Nobody listens any more.
 
     def _write(self, data: bytes) -> None:
         self._outgoing.write(data)
         self._outgoing.flush()
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
 
 
 def _word(line: bytes) -> str:
@@ -171,17 +164,11 @@ def main() -> None:
     """Hold the command of the command line by this process's standard input and output."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--limit", type=float, required=True, metavar="SECONDS")
-    parser.add_argument(
-        "--in",
-        dest="folders",
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="start it there, if there is such a folder; the first that is",
-    )
+    there = "start it there, if there is such a folder; the first that is"
+    parser.add_argument("--in", dest="folders", action="append", metavar="FOLDER", help=there)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args()
-    folder = next((name for name in given.folders if Path(name).is_dir()), None)
+    folder = next((name for name in given.folders or () if Path(name).is_dir()), None)
     tether = Tether(given.command, sys.stdin.buffer, sys.stdout.buffer, given.limit, folder)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: tether.end())

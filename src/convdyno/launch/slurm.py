@@ -10,7 +10,7 @@ import contextlib
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from convdyno.errors import UsageError
@@ -29,10 +29,6 @@ FACTS = {
     "SubmitTime": "submitted", "StartTime": "started", "EndTime": "ended", "TimeLimit": "limit",
 }  # fmt: skip
 """What is kept of a job's description, and how we call it."""
-
-
-class NotKnown(Exception):
-    """A job that Slurm has forgotten."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ def submit(
         for job, errand in zip(jobs, errands, strict=True):
             after = [f"--dependency=afterany:{done[-1].id}"] if chained and done else []
             done.append(job.but(id=_sbatch(errand, after)))
-            run = run.with_jobs(tuple(done))
+            run = run.with_jobs(done)
             run.write(out)
         run = look(run, out)
         for job in run.jobs:
@@ -76,12 +72,11 @@ def submit(
 
 def look(run: JobRun, out: Path) -> JobRun:
     """The run as Slurm sees it now, written down if anything is new."""
-    open_jobs = [job for job in run.jobs if not job.over]
-    if not open_jobs:
+    if run.over:
         return run
-    queue = _squeue([job.id for job in open_jobs])
+    queue = _squeue([job.id for job in run.jobs if not job.over])
     now = run.with_jobs(
-        tuple(job if job.over else _seen(job, queue.get(job.id), run, out) for job in run.jobs)
+        job if job.over else _seen(job, queue.get(job.id), run, out) for job in run.jobs
     )
     if now != run:
         now.write(out)
@@ -107,9 +102,8 @@ def marks(path: Path) -> list[Mark]:
                 case ["begin", job, attempt, host, _] if attempt.isdecimal():
                     found[job, int(attempt)] = Mark(job, int(attempt), host=host)
                 case ["end", job, attempt, code, _] if attempt.isdecimal() and code.isdecimal():
-                    begun = found.get((job, int(attempt)))
-                    host = begun.host if begun else ""
-                    found[job, int(attempt)] = Mark(job, int(attempt), int(code), host)
+                    begun = found.get((job, int(attempt)), Mark(job, int(attempt)))
+                    found[job, int(attempt)] = replace(begun, exit_code=int(code))
     return list(found.values())
 
 
@@ -153,20 +147,15 @@ def _seen(job: Job, row: Sequence[str] | None, run: JobRun, out: Path) -> Job:
     if row is not None:
         state, reason, nodes = row
         job = job.but(state=state, reason="" if reason == "None" else reason, nodes=nodes)
-        return _described(job) if job.over else job
-    with contextlib.suppress(NotKnown):
-        return _described(job)
-    return _accounted(job) or _marked(job, files_of(out, run.name, job.number))
+        return (_described(job) or job) if job.over else job
+    files = files_of(out, run.name, job.number)
+    return _described(job) or _accounted(job) or _marked(job, files)
 
 
-def _described(job: Job) -> Job:
-    """A job with the last that `scontrol` says of it."""
+def _described(job: Job) -> Job | None:
+    """A job with the last that `scontrol` says of it; None once that has forgotten it."""
     done = _call("scontrol", "--oneliner", "show", "job", job.id)
-    if done.returncode:
-        if job.over:
-            return job
-        raise NotKnown
-    return as_described(job, done.stdout)
+    return None if done.returncode else as_described(job, done.stdout)
 
 
 def _accounted(job: Job) -> Job | None:
@@ -223,13 +212,10 @@ def _call(*command: str) -> subprocess.CompletedProcess[str]:
     except FileNotFoundError:
         if command[0] == "sacct":
             return subprocess.CompletedProcess(command, 1, "", "")
-        raise UsageError(
-            f"{command[0]} was not found: is this a machine of a Slurm site?"
-        ) from None
+        why = f"{command[0]} was not found: is this a machine of a Slurm site?"
     except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"Slurm gave no answer to {command[0]} for {PATIENCE_SECONDS:.0f} s"
-        ) from None
+        why = f"Slurm gave no answer to {command[0]} for {PATIENCE_SECONDS:.0f} s"
+    raise UsageError(why)
 
 
 def _words(done: subprocess.CompletedProcess[str]) -> str:

@@ -42,13 +42,15 @@ def collect(run: JobRun, store: Store) -> JobRun:
     jobs = []
     for job in run.jobs:
         if job.over:
-            records = list(records_of(run, job, store.folder))
+            files = files_of(store.folder, run.name, job.number)
+            again = f"sbatch {shlex.quote(str(files.with_suffix('.sh')))}"
+            records = [record.but(command=again) for record in _records(job, files)]
             for record in records:
                 if record.id not in job.collected:
                     store.write(record)
             job = job.but(collected=tuple(record.id for record in records))
         jobs.append(job)
-    now = run.with_jobs(tuple(jobs))
+    now = run.with_jobs(jobs)
     if now != run:
         now.write(store.folder)
     return now
@@ -64,26 +66,20 @@ def taken(run: JobRun, store: Store) -> list[Record]:
     ]
 
 
-def records_of(run: JobRun, job: Job, out: Path) -> Iterator[Record]:
-    """Everything that a job has left, and a record of how it ended for what it has not."""
-    files = files_of(out, run.name, job.number)
+def _records(job: Job, files: Path) -> Iterator[Record]:
+    """Everything that each start of a job has left; the last one says how the job ended."""
     left = _settled(job, files.with_suffix(".marks"))
     own = [mark for mark in left if mark.job == job.id]
-    again = f"sbatch {shlex.quote(str(files.with_suffix('.sh')))}"
-    for record in _all(job, files, left, own):
-        yield record.but(command=again)
-
-
-def _all(job: Job, files: Path, left: list[Mark], own: list[Mark]) -> Iterator[Record]:
-    """The records of each start; the last one says how the job ended."""
     for mark in own[:-1]:
-        yield from _requeued(job, mark, _found(files, mark))
-    unreadable: list[str] = []
-    records = _found(files, own[-1], unreadable) if own else []
-    yield from _ended(job, files, records, unreadable)
+        reason = f"Slurm job {job.id}: REQUEUED after it had begun on {mark.host}"
+        for record in _found(files, mark)[0]:
+            if record.status in ("ok", "interrupted"):
+                record = record.but(status="interrupted", reason=reason)
+            yield _placed(record, job, job.trials[0], _facts(job) | {"nodes": mark.host})
+    yield from _ended(job, files, *(_found(files, own[-1]) if own else ([], [])))
     for mark in left:  # The script was given to sbatch again, by hand.
         if mark.job != job.id and mark.exit_code is not None:
-            for record in _found(files, mark):
+            for record in _found(files, mark)[0]:
                 yield _placed(record, job, job.trials[0], {"job": mark.job, "nodes": mark.host})
 
 
@@ -98,24 +94,12 @@ def _settled(job: Job, path: Path) -> list[Mark]:
         time.sleep(0.5)
 
 
-def _found(files: Path, mark: Mark, unreadable: list[str] | None = None) -> list[Record]:
+def _found(files: Path, mark: Mark) -> tuple[list[Record], list[str]]:
     """What one start of a job has written down; a sentence for each file that is not a record."""
     store = Store(files / f"{mark.job}-{mark.attempt}")
     with contextlib.suppress(BadStore):
-        records = list(store.records())
-        if unreadable is not None:
-            unreadable += store.skipped
-        return records
-    return []
-
-
-def _requeued(job: Job, mark: Mark, records: Sequence[Record]) -> Iterator[Record]:
-    """A start that was not the last: Slurm put the job back into its queue."""
-    reason = f"Slurm job {job.id}: REQUEUED after it had begun on {mark.host}"
-    for record in records:
-        if record.status in ("ok", "interrupted"):
-            record = record.but(status="interrupted", reason=reason)
-        yield _placed(record, job, job.trials[0], _facts(job) | {"nodes": mark.host})
+        return list(store.records()), store.skipped
+    return [], []
 
 
 def _ended(
@@ -210,7 +194,7 @@ def _ranked(process: Process, record: Record, slurm: dict[str, Any]) -> Process:
         peak_memory_bytes=process.peak_memory_bytes,
         device_memory_bytes=process.device_memory_bytes,
     )
-    return process.model_copy(update={"ranks": (alone,)})
+    return process.but(ranks=(alone,))
 
 
 def uncollected(runs: Iterable[JobRun]) -> list[JobRun]:

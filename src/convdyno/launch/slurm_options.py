@@ -46,9 +46,6 @@ class Order:
     options: dict[str, str]
     """By sbatch's long names; an empty value is a flag."""
 
-    def __hash__(self) -> int:
-        return hash(tuple(self.options.items()))
-
     @property
     def exclusive(self) -> bool:
         """Whether a job has its nodes to itself; `exclusive=no` shares them."""
@@ -68,13 +65,12 @@ class Order:
     @property
     def gpu(self) -> str | None:
         """The kind of GPU, or just `gpu` where none is named; None without any."""
-        kinds = [kind for kind, _ in self._gpus()]
-        return (kinds[0] or "gpu") if kinds else None
+        return next((kind or "gpu" for kind, _ in self._gpus().values()), None)
 
     @property
     def gpus(self) -> int | None:
         """How many GPUs in all were asked for, where a number was."""
-        for name, (_, count) in zip(self._gpu_options(), self._gpus(), strict=True):
+        for name, (_, count) in self._gpus().items():
             if count:
                 return count if name == "gpus" else count * self.nodes
         return None
@@ -106,51 +102,43 @@ class Order:
 
     def header(self, trial: Trial) -> dict[str, str]:
         """The options of the job that runs a trial."""
-        tasks = tasks_of(trial)
         options = {k: v for k, v in self.options.items() if k != "exclusive"}
         options |= self.for_step(trial)
         if self.exclusive:
             options["exclusive"] = self.options.get("exclusive", "")
-        options["nodes"] = str(trial.hosts)
-        options["ntasks"] = str(tasks)
-        options["ntasks-per-node"] = str(tasks // trial.hosts)
-        return options
+        return options | {
+            "nodes": str(trial.hosts),
+            "ntasks": str(tasks_of(trial)),
+            "ntasks-per-node": str(tasks_of(trial) // trial.hosts),
+        }
 
     def for_step(self, trial: Trial) -> dict[str, str]:
         """The options that srun must be told again; a whole node's job has all of its GPUs."""
         found = {}
-        for name in self._gpu_options():
+        for name in self._gpus():
             count = trial.devices if name == "gpus" else trial.devices // trial.hosts
             found[name] = _counted(name, self.options[name], count)
         cores = trial.cores_per_process or self.cpus
         return found | ({"cpus-per-task": str(cores)} if cores else {})
 
-    def _gpu_options(self) -> list[str]:
-        return [
-            name
-            for name in GPU_OPTIONS
-            if name in self.options and _gpu_of(name, self.options[name]) is not None
-        ]
-
-    def _gpus(self) -> list[tuple[str, int | None]]:
-        found = (_gpu_of(name, self.options[name]) for name in self._gpu_options())
-        return [one for one in found if one is not None]
+    def _gpus(self) -> dict[str, tuple[str, int | None]]:
+        """The kind and the count of GPUs, by each option that asks for some."""
+        asked = {name: self.options[name] for name in GPU_OPTIONS if name in self.options}
+        found = {name: _gpu_of(name, value) for name, value in asked.items()}
+        return {name: gpus for name, gpus in found.items() if gpus is not None}
 
 
 def kinds(orders: Sequence[Order]) -> list[str]:
     """What each of several orders is known by; what else they differ in where that is needed."""
-    names = [order.kind for order in orders]
     found = []
-    for order, name in zip(orders, names, strict=True):
-        alike = [other for other, twin in zip(orders, names, strict=True) if twin == name]
-        differing = {
-            key
-            for other in alike
-            for key in other.options.keys() | order.options.keys()
-            if other.options.get(key) != order.options.get(key)
-        }
-        more = [f"{key}={order.options[key]}" for key in sorted(differing & order.options.keys())]
-        found.append(",".join([name, *more]))
+    for order in orders:
+        alike = [other.options for other in orders if other.kind == order.kind]
+        more = [
+            f"{key}={value}"
+            for key, value in sorted(order.options.items())
+            if any(other.get(key) != value for other in alike)
+        ]
+        found.append(",".join([order.kind, *more]))
     if len(set(found)) < len(found):
         twice = next(name for name in found if found.count(name) > 1)
         raise UsageError(f"two of the --slurm ask for the same: {twice}")
@@ -190,17 +178,10 @@ def minutes(word: str) -> float | None:
         return None
     days, *rest = found.groups()
     parts = [float(part) for part in rest if part is not None]
-    if days is not None:  # days-hours[:minutes[:seconds]]
-        hours, mins, seconds = (*parts, 0.0, 0.0)[:3]
-        return (24 * float(days) + hours) * 60 + mins + seconds / 60
-    match parts:
-        case [mins]:
-            return mins
-        case [mins, seconds]:
-            return mins + seconds / 60
-        case [hours, mins, seconds]:
-            return 60 * hours + mins + seconds / 60
-    return None
+    if days is None and len(parts) < 3:
+        parts.insert(0, 0.0)  # Without days and seconds, or hours, it begins with minutes.
+    hours, mins, seconds = (*parts, 0.0, 0.0)[:3]
+    return (24 * float(days or 0) + hours) * 60 + mins + seconds / 60
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -237,8 +218,7 @@ def _counted(option: str, value: str, count: int) -> str:
     for item in value.split(","):
         words = item.split(":")
         if option != "gres" or words[0].removeprefix("gres/") == "gpu":
-            item = ":".join(
-                [*(word for word in words if word and not word.isdecimal()), str(count)]
-            )
+            names = [word for word in words if word and not word.isdecimal()]
+            item = ":".join([*names, str(count)])
         items.append(item)
     return ",".join(items)

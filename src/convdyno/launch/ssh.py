@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.errors import Refused
-from convdyno.launch.exit_status import Death
-from convdyno.launch.launcher import Team
-from convdyno.launch.local import environment
+from convdyno.launch.launcher import Launcher, Team
+from convdyno.launch.local import environment, places
 from convdyno.launch.nodes import Nodes
 from convdyno.launch.preflight import connect, preflight
 from convdyno.launch.remote_host import FarHost, Remote
 from convdyno.launch.ssh_client import LOST, Ssh
-from convdyno.launch.transport import GRACE_SECONDS, Link, PipeLink, TetheredLines
+from convdyno.launch.transport import GRACE_SECONDS, Death, Link, PipeLink, TetheredLines
 from convdyno.launch.worker_group import PING_SECONDS, Crew, Place
 from convdyno.machine.facts import SPEED_VARIABLES
 from convdyno.trial.spec import Trial
@@ -34,8 +33,8 @@ NOT_SENT = ("CUDA_", "LD_PRELOAD")
 """Variables that change speed and belong to one machine."""
 
 
-class SshLauncher:
-    """The hosts of a nodes file; implements `Launcher`.
+class SshLauncher(Launcher):
+    """The hosts of a nodes file.
 
     `most` is the most devices to count up to when nobody says which numbers; every rank's own words
     go to `logs`/RUN/rank-N-HOST.log; `tell` gets a line for whatever the user waits for.
@@ -54,10 +53,6 @@ class SshLauncher:
         self._ssh = Ssh(remote.ssh_config)
         self._hosts = [FarHost(node, self._ssh, remote) for node in nodes.hosts]
         self._checked: set[str] = set()
-
-    def alone(self, trial: Trial) -> bool:
-        """Far processes are not stopped."""
-        return True
 
     def counts(self, wanted: Sequence[int] | None) -> list[int]:
         """The numbers that were asked for, or 1, 2, 4 and so on up to all devices."""
@@ -96,8 +91,7 @@ class SshLauncher:
 
     def machine(self) -> dict[str, Any]:
         """What the first host is."""
-        machine: dict[str, Any] = self._hosts[0].facts["machine"]
-        return machine
+        return dict(self._hosts[0].facts["machine"])
 
     def start(self, trial: Trial, rank_seconds: float) -> Team:
         """One worker for each device; hosts are made ready first if they were not."""
@@ -106,17 +100,17 @@ class SshLauncher:
         hosts = self._hosts[: trial.hosts]
         for host in hosts:
             host.lost = False
-        places = {place: host for host in hosts for place in _places(host, trial)}
+        there = {place: host for host in hosts for place in _places(host, trial)}
         folder = _new_folder(self._logs, trial)
-        ranks = {place: rank for rank, place in enumerate(places)}
+        ranks = {place: rank for rank, place in enumerate(there)}
         limit = max(rank_seconds, 4 * PING_SECONDS)
         variables = _sent() | environment(trial)
 
         def join(place: Place) -> Link:
             log = folder / f"rank-{ranks[place]}-{place.called}.log"
-            return FarLink(places[place], variables, log, limit)
+            return FarLink(there[place], variables, log, limit)
 
-        return Crew(join, list(places), trial, rank_seconds)
+        return Crew(join, list(there), trial, rank_seconds)
 
     def close(self) -> None:
         """Hang up everywhere; a second time does nothing."""
@@ -127,6 +121,8 @@ class SshLauncher:
 
 class FarLink(PipeLink):
     """A worker on a far host: ssh, a tether there, and the worker."""
+
+    ping, ended, nudge = Link.ping, Link.ended, Link.nudge
 
     def __init__(
         self, host: FarHost, variables: Mapping[str, str], log: Path, limit: float
@@ -142,33 +138,18 @@ class FarLink(PipeLink):
         """When it was asked to end."""
 
     def signal(self, number: signal.Signals) -> None:
-        """Only an end reaches so far."""
+        """Only an end reaches so far, and once is enough."""
         if number == signal.SIGKILL and self._asked is None:
             self._asked = time.monotonic()
             self.send("end")
-
-    def ping(self) -> None:
-        """Tell the tether that somebody is here."""
-        self.send("ping")
-
-    def ended(self) -> bool:
-        """The tether tells."""
-        return False
-
-    def nudge(self) -> None:
-        """Through the tether."""
-        self.send("nudge")
 
     def death(self) -> Death:
         """As the tether told it; else it is ssh that ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE_SECONDS)
-        if self._far.death is not None:
-            status, how = self._far.death
-        else:
-            status, how = "failed", f"died ({_end_of_ssh(self.process.returncode)})"
-        said = self._last_words() if status == "failed" else ""
-        return status, f"{how}: {said}" if said else how
+        end_of_ssh = "failed", f"died ({_end_of_ssh(self.process.returncode)})"
+        status, how = self._far.death or end_of_ssh
+        return status, self._with_last_words(how) if status == "failed" else how
 
     def end(self, *, kindly: bool = False) -> None:
         """End it there, and the line to it; a tether that does not answer is ended from here."""
@@ -183,8 +164,7 @@ class FarLink(PipeLink):
             self.process.wait(max(0.0, asked + GRACE_SECONDS - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._end_tether()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        PipeLink.signal(self, signal.SIGKILL)
         super().end()
 
     def _end_tether(self) -> None:
@@ -201,19 +181,9 @@ class FarLink(PipeLink):
 
 
 def _places(host: FarHost, trial: Trial) -> list[Place]:
-    count = trial.processes_per_host
-    alone = trial.hosts == 1
-    return [
-        Place(
-            host="127.0.0.1" if alone else host.facts["address"],
-            local_rank=number,
-            local_size=count,
-            cores=trial.cores_per_process,
-            interface="lo" if alone else host.facts["interface"],
-            name=host.name,
-        )
-        for number in range(count)
-    ]
+    if trial.hosts == 1:
+        return places(trial, "127.0.0.1", "lo", host.name)
+    return places(trial, host.facts["address"], host.facts["interface"], host.name)
 
 
 def _new_folder(logs: Path, trial: Trial) -> Path:

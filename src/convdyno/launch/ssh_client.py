@@ -20,9 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from convdyno.errors import UsageError
 from convdyno.launch.nodes import NodeLine
-from convdyno.launch.remote_supervisor import HERE
+from convdyno.launch.transport import HERE
 
 LOST = 255
 """What ssh ends with when the connection was at fault."""
@@ -56,22 +58,21 @@ class Ssh:
 
     def command(self, node: NodeLine, words: Sequence[str]) -> list[str]:
         """The command that runs these words on a host, whatever characters they have."""
-        return [*self._options(node), "-T", "--", node.alias, shlex.join(words)]
+        return [*self._options(node.alias), "-T", "--", node.alias, shlex.join(words)]
 
     def close(self) -> None:
         """Close all connections and remove the folder."""
         for alias in self._known:
-            node = NodeLine("", alias)
+            command = [*self._options(alias), "-O", "exit", "--", alias]
             with contextlib.suppress(subprocess.TimeoutExpired):
                 subprocess.run(
-                    [*self._options(node), "-O", "exit", "--", alias],
-                    stdin=subprocess.DEVNULL, capture_output=True, timeout=CLOSE_SECONDS,
-                )  # fmt: skip
+                    command, stdin=subprocess.DEVNULL, capture_output=True, timeout=CLOSE_SECONDS
+                )
         self._known.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _options(self, node: NodeLine) -> list[str]:
-        number = self._known.setdefault(node.alias, len(self._known))
+    def _options(self, alias: str) -> list[str]:
+        number = self._known.setdefault(alias, len(self._known))
         settings = {
             "BatchMode": "yes",
             "ConnectTimeout": CONNECT_SECONDS,
@@ -157,16 +158,13 @@ class Conversation:
                     raise HostFailed(said["reason"])
                 return said
             self._begun = line == HERE
-        raise self._failure()
-
-    def _failure(self) -> HostFailed:
         code = self._process.wait()
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-        said = lines[-1].removeprefix("ssh: ")[:300].rstrip("\r.") if lines else ""
+        why = lines[-1].removeprefix("ssh: ")[:300].rstrip("\r.") if lines else ""
         if code == LOST:
-            return HostFailed(f"cannot be reached over ssh: {said or 'it said nothing'}")
-        return HostFailed(said or f"what was started there ended with exit code {code}")
+            raise HostFailed(f"cannot be reached over ssh: {why or 'it said nothing'}")
+        raise HostFailed(why or f"what was started there ended with exit code {code}")
 
 
 def _private_folder() -> Path:
@@ -175,17 +173,8 @@ def _private_folder() -> Path:
     root = usual if SOCKETS.fullmatch(f"{usual}/{PREFIX}") else Path("/tmp")
     for left in root.glob(f"{PREFIX}*-*"):
         number = left.name.removeprefix(PREFIX).partition("-")[0]
+        gone = number.isdigit() and not psutil.pid_exists(int(number))
         with contextlib.suppress(OSError):
-            if number.isdigit() and not _alive(int(number)) and left.stat().st_uid == os.getuid():
+            if gone and left.stat().st_uid == os.getuid():
                 shutil.rmtree(left)
     return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

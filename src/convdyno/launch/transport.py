@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from convdyno.launch.exit_status import Death as Death
-from convdyno.launch.exit_status import obituary, oom_kills
-from convdyno.launch.remote_supervisor import HERE
-
+HERE = b"convdyno is here\n"
+"""The first line of whatever was started on a far host, after what login scripts print there."""
+Death = tuple[str, str]
+"""The status of the record, and how the worker died."""
 GRACE_SECONDS = 5.0
 """How long a worker may take to end after its last answer."""
 WORKER = (sys.executable, "-m", "convdyno.run.worker")
@@ -42,7 +42,7 @@ CHATTER = re.compile(r"[IW]\d{4} ")
 
 
 class Link(Protocol):
-    """One worker, wherever it runs."""
+    """One worker, wherever it runs; as it stands, one that a tether holds, which is sent words."""
 
     def fileno(self) -> int:
         """Readable when there is something to receive."""
@@ -52,18 +52,23 @@ class Link(Protocol):
 
     def ping(self) -> None:
         """Say that somebody is here, if the worker is held by that."""
+        self.send("ping")
 
     def receive(self) -> list[dict[str, Any]] | None:
         """What has come in the meantime; None when nothing ever will again."""
 
     def ended(self) -> bool:
         """Whether the worker is known to have ended, though its line may still be open."""
+        return False
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the worker and everything that it started, as far as that reaches."""
+        """Send a signal to the worker and everything that it started; a tether only ends it."""
+        if number == signal.SIGKILL:
+            self.send("end")
 
     def nudge(self) -> None:
         """Ask the worker to finish what it is doing."""
+        self.send("nudge")
 
     def death(self) -> Death:
         """How it died, once nothing can be received."""
@@ -113,7 +118,7 @@ class TetheredLines(EventLines):
         return events
 
 
-class PipeLink:
+class PipeLink(Link):
     """A process that was started here, which is the worker or leads to it."""
 
     def __init__(
@@ -142,7 +147,6 @@ class PipeLink:
         return self.process.stdout.fileno()
 
     def send(self, do: str, **more: Any) -> None:
-        """One command on its standard input."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps({"do": do, **more}).encode() + b"\n")
@@ -164,14 +168,12 @@ class PipeLink:
         return self._lines.feed(chunk) if chunk else None
 
     def signal(self, number: signal.Signals) -> None:
-        """To the whole process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
     def nudge(self) -> None:
         """To the process alone, not to what it started."""
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGTERM)
+        self.process.terminate()
 
     def death(self) -> Death:
         """By exit code or signal, with the last line that it wrote to its log."""
@@ -180,8 +182,7 @@ class PipeLink:
         code = self.process.returncode
         status, how = obituary(code, self._oom_kills)
         surprised = status == "oom" or code == -signal.SIGKILL
-        said = "" if surprised else self._last_words()
-        return status, f"{how}: {said}" if said else how
+        return status, how if surprised else self._with_last_words(how)
 
     def end(self, *, kindly: bool = False) -> None:
         """End the whole process group."""
@@ -196,12 +197,29 @@ class PipeLink:
             with contextlib.suppress(OSError):
                 file.close()  # type: ignore[union-attr]
 
-    def _last_words(self) -> str:
+    def _with_last_words(self, how: str) -> str:
         self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, self._stderr.tell() - 4096))
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         lines = [line for line in lines if not CHATTER.match(line)]
-        return lines[-1][:300] if lines else ""
+        return f"{how}: {lines[-1][:300]}" if lines else how
+
+
+def obituary(code: int | None, oom_kills_before: int) -> Death:
+    """How a process died: its exit code is negative for a signal, and None if it will not end."""
+    if code == -signal.SIGKILL and oom_kills() > oom_kills_before:
+        return "oom", "the system ran out of memory and ended it: try a smaller --batch"
+    how = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+    return "failed", f"died ({how})"
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has ended for memory so far."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
 
 
 def died_while(how: str, doing: str) -> str:

@@ -19,14 +19,12 @@ from typing import Any
 from convdyno import __version__
 from convdyno.errors import TrialFailed
 from convdyno.launch.joint_answer import joint_answer
-from convdyno.launch.launcher import OutOfTime
+from convdyno.launch.launcher import OutOfTime, Team
 from convdyno.launch.transport import DOING, Link, died_while
 from convdyno.store.record import Rank
 from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
 
-RANK_SECONDS = 20.0
-"""A rank that is silent for so long counts as lost."""
 STARTING = 3
 """Times as long while it starts: importing a framework may leave it no breath."""
 PING_SECONDS = 5.0
@@ -67,15 +65,19 @@ class Place:
         return list(range(first, first + self.cores))
 
 
-class Crew:
-    """The ranks of one trial; every failure is a `TrialFailed` that names rank and host."""
+class Crew(Team):
+    """The ranks of one trial; every failure is a `TrialFailed` that names rank and host.
+
+    A rank that is silent for `rank_seconds` counts as lost. Crews are never paused: engines would
+    take that for a lost rank.
+    """
 
     def __init__(
         self,
         connect: Callable[[Place], Link],
         places: Sequence[Place],
         trial: Trial,
-        rank_seconds: float = RANK_SECONDS,
+        rank_seconds: float,
     ) -> None:
         self._places, self._trial, self._rank_seconds = places, trial, rank_seconds
         self._links: list[Link] = []
@@ -96,7 +98,6 @@ class Crew:
         self._said = [0] * len(places)
         """How often each rank had spoken in the huddle when it was last heard of."""
         self._pinged = time.monotonic()
-        self.ranks: tuple[Rank, ...] = ()
 
     def ask(
         self, do: str, *, silence: float, until: float | None = None, **more: Any
@@ -104,7 +105,8 @@ class Crew:
         """Send one command to all and sleep until all have answered; answers are made one."""
         if not self._joined:
             self._meet(silence, until)
-        return self._merged(self._everybody(do, silence, until, **more))
+        self._tell(do, **more)
+        return self._merged(self._answers(do, silence, until))
 
     def events(
         self, do: str, *, silence: float, until: float | None = None, **more: Any
@@ -122,9 +124,6 @@ class Crew:
         """Ask all to finish what they are doing."""
         for link in self._links:
             link.nudge()
-
-    def pause(self) -> None:
-        """Crews are not stopped: engines would take the pause for a lost rank."""
 
     def end(self, *, kindly: bool = False) -> None:
         """End every rank and everything that it started; a second time does nothing."""
@@ -158,30 +157,21 @@ class Crew:
                     f"{self._who(rank)} has convdyno {one['convdyno']}, and this is {__version__}: "
                     "install the same on all hosts",
                 )
-        peers = [
-            f"{place.host or '127.0.0.1'}:{one['ports'][0]}"
-            for place, one in zip(self._places, greeted, strict=True)
-        ]
-        token = secrets.token_hex(16)
-        worlds = [
-            World(
-                rank=rank,
-                size=len(peers),
-                local_rank=place.local_rank,
-                local_size=place.local_size,
-                peers=tuple(peers),
-                huddle=f"{place_of_first}:{greeted[0]['ports'][1]}",
-                token=token,
-                interface=place.interface,
-                timeout_seconds=3 * self._rank_seconds,
-            )
-            for place_of_first in [self._places[0].host or "127.0.0.1"]
-            for rank, place in enumerate(self._places)
-        ]
+        hosts = [place.host or "127.0.0.1" for place in self._places]
+        common: dict[str, Any] = {
+            "size": len(hosts),
+            "peers": [f"{h}:{one['ports'][0]}" for h, one in zip(hosts, greeted, strict=True)],
+            "huddle": f"{hosts[0]}:{greeted[0]['ports'][1]}",
+            "token": secrets.token_hex(16),
+            "timeout_seconds": 3 * self._rank_seconds,
+        }
         trial = self._trial.model_dump(mode="json")
-        self._tell_each(
-            "join", [{"world": world.model_dump(mode="json"), "trial": trial} for world in worlds]
-        )
+        orders = []
+        for rank, place in enumerate(self._places):
+            own = {name: getattr(place, name) for name in ("local_rank", "local_size", "interface")}
+            world = World(rank=rank, **own, **common)
+            orders.append({"world": world.model_dump(mode="json"), "trial": trial})
+        self._tell_each("join", orders)
         self._answers("join", silence, until)
         self.ranks = tuple(
             Rank(
@@ -196,12 +186,6 @@ class Crew:
             )
             for rank, (place, one) in enumerate(zip(self._places, greeted, strict=True))
         )
-
-    def _everybody(
-        self, do: str, silence: float, until: float | None, **more: Any
-    ) -> list[dict[str, Any]]:
-        self._tell(do, **more)
-        return self._answers(do, silence, until)
 
     def _tell(self, do: str, **more: Any) -> None:
         self._tell_each(do, [more] * len(self._links))
@@ -365,6 +349,6 @@ class Crew:
 
     def _note(self, **columns: Sequence[Any]) -> None:
         self.ranks = tuple(
-            one.model_copy(update={name: values[n] for name, values in columns.items()})
+            one.but(**{name: values[n] for name, values in columns.items()})
             for n, one in enumerate(self.ranks)
         )

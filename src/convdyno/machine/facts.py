@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -86,11 +85,15 @@ def uses_gpus(device: str) -> bool:
 def gpus() -> list[dict[str, str]]:
     """The NVIDIA GPUs, as their driver's tool lists them."""
     fields = "name,memory.total,driver_version,persistence_mode,clocks.max.sm"
-    text = _output("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader") or ""
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
     names = [name.replace(".", "_") for name in fields.split(",")]
     return [
         dict(zip(names, (value.strip() for value in line.split(",")), strict=False))
-        for line in text.splitlines()
+        for line in done.stdout.strip().splitlines()
     ]
 
 
@@ -110,10 +113,7 @@ def slurm_job() -> dict[str, str]:
 
 def allocated() -> str | None:
     """The GPUs that a batch system gave to the job, in its own words."""
-    for name in ALLOCATED:
-        if os.environ.get(name):
-            return f"{name}={os.environ[name]}"
-    return None
+    return next((f"{name}={os.environ[name]}" for name in ALLOCATED if os.environ.get(name)), None)
 
 
 def disturbances() -> list[str]:
@@ -145,22 +145,9 @@ def disturbances() -> list[str]:
 
 
 def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
+    return processor.text_of(path).strip() or None
 
 
 def _chosen(options: str | None) -> str | None:
     """The bracketed word of a sysfs choice such as `always [madvise] never`."""
     return options.partition("[")[2].partition("]")[0] or options if options else None
-
-
-def _output(*command: str) -> str | None:
-    if shutil.which(command[0]) is None:
-        return None
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

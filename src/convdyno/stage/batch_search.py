@@ -118,13 +118,13 @@ class BatchSearch:
     def _try(self, trial: Trial, steps: int) -> None:
         team = self.start(trial)
         try:
-            patience = {"silence": self.silence_seconds, "until": self.until}
             team.ask(
                 "open",
+                silence=self.silence_seconds,
+                until=self.until,
                 trial=trial.model_dump(mode="json", exclude_defaults=True),
                 steps=steps,
                 memory_share=SHARE * trial.hosts / trial.devices,
-                **patience,
             )
         finally:
             team.end()

@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self
@@ -64,14 +64,9 @@ class Examination:
     """
 
     def __init__(
-        self,
-        candidates: Iterable[Candidate],
-        kernels: str,
-        *,
-        brief: bool = False,
+        self, candidates: Iterable[Candidate], kernels: str, *, brief: bool = False
     ) -> None:
-        self._candidates, self._kernels = list(candidates), kernels
-        self._brief = brief
+        self._candidates, self._kernels, self._brief = list(candidates), kernels, brief
         self._workers: dict[str, LocalWorker] = {}
 
     def __enter__(self) -> Self:
@@ -107,28 +102,24 @@ class Examination:
         )
 
 
+@dataclass
 class _Case:
     """One subject, the reference's answer to it, and the files in between."""
 
-    def __init__(
-        self,
-        subject: Subject,
-        folder: Path,
-        workers: dict[str, LocalWorker],
-        kernels: str,
-        brief: bool,
-    ) -> None:
-        self._subject, self._folder, self._workers = subject, folder, workers
-        self._kernels, self._brief = kernels, brief
-        self._question = str(folder / "question.safetensors")
-        self._oracle = Lock()
-        self.lost: list[str] = []
-        """Engines whose worker is of no more use."""
+    subject: Subject
+    folder: Path
+    workers: dict[str, LocalWorker]
+    kernels: str
+    brief: bool
+    lost: list[str] = field(default_factory=list)
+    """Engines whose worker is of no more use."""
+    _oracle: Lock = field(default_factory=Lock)
 
     def pose(self) -> float:
         """Have the reference choose weights and answer; how well conditioned they are."""
-        ask: dict[str, Any] = {"blueprint": self._subject.blueprint, "to": self._question}
-        posed = self._workers["reference"].ask("pose", silence=SILENCE_SECONDS, **ask)
+        self._question = str(self.folder / "question.safetensors")
+        ask: dict[str, Any] = {"blueprint": self.subject.blueprint, "to": self._question}
+        posed = self.workers["reference"].ask("pose", silence=SILENCE_SECONDS, **ask)
         self._weights = load_file(self._question)
         self._expected = self._answer("reference")
         return float(posed["condition"])
@@ -154,15 +145,15 @@ class _Case:
         )
 
     def _answer(self, engine: str, node: str | None = None) -> Arrays:
-        path = self._folder / f"{engine.replace('/', '-')}.safetensors"
-        self._workers[engine].ask(
+        path = self.folder / f"{engine.replace('/', '-')}.safetensors"
+        self.workers[engine].ask(
             "answer",
             silence=SILENCE_SECONDS,
             engine=engine,
-            kernels="native" if engine == "reference" else self._kernels,
+            kernels="native" if engine == "reference" else self.kernels,
             node=node,
-            brief=self._brief,
-            blueprint=self._subject.blueprint,
+            brief=self.brief,
+            blueprint=self.subject.blueprint,
             question=self._question,
             to=str(path),
         )
@@ -191,23 +182,20 @@ class _Case:
                 return {"loss": evidence["loss"]}
             case "gradient":
                 return _group(evidence, "gradient/")
-        return self._moves(evidence, state=kind == "statistics")
-
-    def _moves(self, evidence: Arrays, *, state: bool) -> Arrays:
-        """How far each weight, or each running statistic, was moved by the steps."""
-        after = _group(evidence, "after/")
+        # How far each weight, or each running statistic, was moved by the steps.
         return {
             name: array - self._weights[name]
-            for name, array in after.items()
-            if name.endswith(("/mean", "/variance")) == state and name in self._weights
+            for name, array in _group(evidence, "after/").items()
+            if name.endswith(("/mean", "/variance")) == (kind == "statistics")
+            and name in self._weights
         }
 
     def _first_difference(self, engine: str) -> str:
         """The first node whose values differ, found by halving."""
-        nodes = json.loads(self._subject.blueprint)["nodes"]
+        blueprint = json.loads(self.subject.blueprint)
+        nodes = blueprint["nodes"]
         names = [node["name"] for node in nodes]
-        last = names.index(json.loads(self._subject.blueprint)["heads"][0][0])
-        good, bad = 0, last
+        good, bad = 0, names.index(blueprint["heads"][0][0])
         while bad - good > 1:
             middle = (good + bad) // 2
             with self._oracle:

@@ -61,7 +61,7 @@ class Arena:
 
     def duel(self, base: Side, candidate: Side, seconds: float) -> tuple[Record, Record]:
         """Both in the same rounds, in turns."""
-        cells = self._cell(base), self._cell(candidate)
+        cells = [self._cell(base), self._cell(candidate)]
         self._in_turns(cells, self.goal, seconds)
         return cells[0].record, cells[1].record
 
@@ -73,7 +73,7 @@ class Arena:
 
     def floor(self, side: Side, seconds: float, within: float = 1.0) -> Control:
         """A side against itself, until that is known to `within`."""
-        cells = self._cell(side, "control"), self._cell(side, "control")
+        cells = [self._cell(side, "control"), self._cell(side, "control")]
         goal = Goal(within, self.goal.level, max(FLOOR_ROUNDS, self.goal.minimum_rounds))
         took = self._in_turns(cells, goal, seconds)
         ratios = control_ratios(paired(cells[1].record, cells[0].record))
@@ -81,13 +81,11 @@ class Arena:
             failures = [str(cell.record.reason) for cell in cells if cell.failed]
             short = f"{seconds:g} s were too short for two rounds"
             return Control(None, took, next(iter(failures), short))
-        floor = new_floor(side.trial, self.machine, tuple(ratios), took)
-        return Control(floor, took)
+        return Control(new_floor(side.trial, self.machine, tuple(ratios), took), took)
 
-    def _in_turns(self, cells: tuple[StagedCell, StagedCell], goal: Goal, seconds: float) -> float:
+    def _in_turns(self, cells: list[StagedCell], goal: Goal, seconds: float) -> float:
         """Run two cells until their ratio is precise enough; how long it took."""
-        pace = UntilPrecise(goal, precision=ratio_known, fewest=len(cells))
-        return self._run(list(cells), pace, seconds)
+        return self._run(cells, UntilPrecise(goal, precision=ratio_known, fewest=2), seconds)
 
     def _run(self, cells: list[StagedCell], pace: UntilPrecise, seconds: float) -> float:
         limits = Limits(seconds, self.silence_seconds)
@@ -99,13 +97,8 @@ class Arena:
         return stage.seconds
 
     def _cell(self, side: Side, role: str = "") -> StagedCell:
-        record = new_record(
-            side.trial,
-            machine=self.machine,
-            command=self.command,
-            convdyno=side.convdyno,
-            role=role or side.role,
-        )
+        about = {"machine": self.machine, "command": self.command, "convdyno": side.convdyno}
+        record = new_record(side.trial, role=role or side.role, **about)
         start = partial(side.there.start, rank_seconds=self.rank_seconds)
         steps = self.steps if side.trial.mode == "train" else 1
         return StagedCell(record, side.there.alone(side.trial), start=start, steps=steps)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from convdyno.errors import TrialFailed
 from convdyno.stage.rounds import Stage, StagedCell
+from convdyno.stage.stopping import Pace
 from convdyno.stats.rounds_of_record import rounds_of
 from convdyno.stats.summary import interval
 from convdyno.store.record import Record
@@ -25,18 +26,14 @@ START_SHARE = 0.4
 
 
 @dataclass
-class Halving:
+class Halving(Pace):
     """One round of cells, halved again and again until one of each sitting is left."""
 
     doubled: int
     """How often legs are doubled at the start."""
     budget_seconds: float
-    looks: int = 1
-    probes: bool = False
+    probes = False
     """Nobody asks for the peaks of settings that are only tried."""
-
-    def start_round(self) -> None:
-        """There is only one."""
 
     def start_seconds(self, *, first: bool, left: float) -> float | None:
         """The first one has all the time; others only as long as some is left to measure."""
@@ -45,12 +42,6 @@ class Halving:
         if left < MEASURING_SHARE * self.budget_seconds:
             raise TrialFailed("skipped", "the time for the search was over before it was tried")
         return START_SHARE * self.budget_seconds
-
-    def open_first(self, cells: int, others: int, opening: float) -> None:
-        """What later sittings cost is not planned."""
-
-    def count_turn(self, seconds: float, *, first_sitting: bool) -> None:
-        """What turns cost is not planned."""
 
     def leaving(self, records: Sequence[Record], turn: int, left: float) -> list[Record]:
         """The slower half at the end of a leg, or all but the fastest if the time is over."""
@@ -64,9 +55,6 @@ class Halving:
     ) -> bool:
         """When one is left, at the end of a leg."""
         return len(records) < 2 and self._ends_leg(turn)
-
-    def end_round(self) -> None:
-        """What rounds cost is not planned."""
 
     def finished(self, records: Sequence[Record], left: float) -> bool:
         """After one round."""

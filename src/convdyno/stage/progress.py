@@ -74,22 +74,16 @@ class Narrator:
 
 
 class Silence(Narrator):
-    """Says nothing: for programs that look at results alone."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
+    """Heard by nobody: for programs that look at results alone."""
 
     def say(self, sentence: str) -> None:
-        """A sentence that nobody hears."""
-
-    def clear(self) -> None:
-        """Nothing was drawn."""
+        """Nothing is kept of it."""
 
     def _draw(self, what: str, left: float) -> None:
-        """Nothing is drawn."""
+        pass
 
 
-SILENCE = Silence()
+SILENCE = Silence(quiet=True)
 
 
 def _clock(seconds: float) -> str:

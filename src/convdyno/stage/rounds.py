@@ -38,6 +38,8 @@ MEASURED_SILENCE_SECONDS = 60.0
 can make a step ten times slower."""
 WARM_UP_SHARE = 0.15
 """The share of the budget that the warm-ups of one round may take, over all cells."""
+AT_OPENING = ("host", "pid", "import_seconds", "build_seconds", "first_step_seconds", "first_loss")
+"""What a worker says of itself when it has opened a trial, as it is recorded."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,8 @@ class Stage:
         had = [process.round for cell in self.cells for process in cell.record.processes]
         for number in itertools.count(max(had, default=-1) + 1):
             self._round(number)
-            if not self._alive() or self._pace.finished(self._records(), self._left()):
+            records = [cell.record for cell in self._alive()]
+            if not records or self._pace.finished(records, self._left()):
                 return
 
     def _finish(self, unmeasured: str) -> None:
@@ -273,17 +276,7 @@ class Stage:
             warmup_seconds=warmed["warmup_seconds"],
             warmup=tuple(Block(**block) for block in warmed["warmup"]),
             losses=tuple(opened.get("losses", ())),
-            **{
-                name: opened[name]
-                for name in (
-                    "host",
-                    "pid",
-                    "import_seconds",
-                    "build_seconds",
-                    "first_step_seconds",
-                    "first_loss",
-                )
-            },
+            **{name: opened[name] for name in AT_OPENING},
         )
         block = process.warmup[-1].seconds
         blocks = max(1, round(TURN_SECONDS / max(block, 1e-3)))
@@ -311,35 +304,27 @@ class Stage:
         silence = max(MEASURED_SILENCE_SECONDS, 20 * seat.turn_seconds)
         answer = seat.worker.ask("measure", silence=silence, turn=turn, blocks=seat.blocks_per_turn)
         seat.worker.pause()
-        seat.process = seat.process.model_copy(
-            update={
-                "blocks": seat.process.blocks + tuple(Block(**b) for b in answer["blocks"]),
-                "last_loss": answer["last_loss"],
-                "recompilations": answer["recompilations"],
-                "ranks": seat.worker.ranks,
-            }
+        self._note(
+            seat,
+            blocks=seat.process.blocks + tuple(Block(**block) for block in answer["blocks"]),
+            last_loss=answer["last_loss"],
+            recompilations=answer["recompilations"],
         )
-        self._note(seat)
 
     def _close(self, seat: Seat) -> None:
         """Probe the device's peak once a cell, take the last facts and let the process go."""
         if not self._pace.probes:
             seat.worker.end()
             return
+        facts: dict[str, Any] = {}
         if not seat.cell.probed:
             self.narrator.probing(seat.cell.record.trial.label, self._left())
             answer = seat.worker.ask("probe", silence=self.limits.silence_seconds)
-            peaks = tuple(Peak(**peak) for peak in answer["peaks"])
-            seat.process = seat.process.model_copy(update={"peaks": peaks})
+            facts["peaks"] = tuple(Peak(**peak) for peak in answer["peaks"])
             seat.cell.probed = True
         closed = seat.worker.ask("close", silence=self.limits.silence_seconds)
-        seat.process = seat.process.model_copy(
-            update={
-                "ranks": seat.worker.ranks,
-                **{k: closed[k] for k in ("peak_memory_bytes", "device_memory_bytes")},
-            }
-        )
-        self._note(seat)
+        facts |= {name: closed[name] for name in ("peak_memory_bytes", "device_memory_bytes")}
+        self._note(seat, **facts)
         seat.worker.end(kindly=True)
 
     def _guard(self, seats: list[Seat], seat: Seat, act: Callable[[Seat], None]) -> None:
@@ -351,8 +336,9 @@ class Stage:
             self._fail(seat.cell, failure)
             seat.worker.end()
 
-    def _note(self, seat: Seat) -> None:
-        """Put the seat's process, as far as it has come, into the cell's record, on disk."""
+    def _note(self, seat: Seat, **facts: Any) -> None:
+        """Put what is new of the seat's process into the cell's record, on disk."""
+        seat.process = seat.process.but(ranks=seat.worker.ranks, **facts)
         others = tuple(p for p in seat.cell.record.processes if p.round != seat.process.round)
         self._write(seat.cell, processes=(*others, seat.process))
 
@@ -398,9 +384,6 @@ class Stage:
 
     def _alive(self) -> list[StagedCell]:
         return [cell for cell in self.cells if not cell.failed]
-
-    def _records(self) -> list[Record]:
-        return [cell.record for cell in self._alive()]
 
     def _left(self) -> float:
         return self._deadline - time.monotonic()

@@ -5,19 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from convdyno.stats import plan
 from convdyno.stats.gate import precise_ratio, spread_of_ratio
-from convdyno.stats.plan import (
-    Action,
-    Cost,
-    Decision,
-    Goal,
-    Progress,
-    Variation,
-    decide,
-    estimate_spread,
-)
+from convdyno.stats.plan import Action, Cost, Goal, Variation
 from convdyno.stats.rounds_of_record import paired, rounds_of
 from convdyno.stats.summary import precise_enough
 from convdyno.store.record import Record
@@ -26,12 +17,15 @@ Precision = Callable[[Sequence[Record], Goal], tuple[bool, list[Variation]]]
 """Whether what is wanted of some records is known precisely enough, and what it spreads by."""
 
 
-class Pace(Protocol):
-    """Says who stays on a stage for how long: the stage tells it of all that happens."""
+class Pace:
+    """Says who stays on a stage for how long: the stage tells it of all that happens.
 
-    looks: int
+    Unless it says otherwise, all stay, and what anything has cost is not looked at.
+    """
+
+    looks = 1
     """How often the precision was looked at, if a look ended the run."""
-    probes: bool
+    probes = True
     """Whether the peaks and last facts of a process are wanted at its end."""
 
     def start_round(self) -> None:
@@ -42,6 +36,7 @@ class Pace(Protocol):
 
         `first` is whether it is the first of all. `TrialFailed` says why it is not started at all.
         """
+        return None
 
     def open_first(self, cells: int, others: int, opening: float) -> None:
         """The first sitting has so many cells, and each took so long to be opened."""
@@ -51,17 +46,20 @@ class Pace(Protocol):
 
     def leaving(self, records: Sequence[Record], turn: int, left: float) -> list[Record]:
         """Who has to leave its sitting after this turn."""
+        return []
 
     def sitting_is_over(
         self, records: Sequence[Record], sitting: int, turn: int, left: float
     ) -> bool:
         """Whether those who are left in a sitting need no other turn."""
+        raise NotImplementedError
 
     def end_round(self) -> None:
         """A round is over."""
 
     def finished(self, records: Sequence[Record], left: float) -> bool:
         """Whether no further round is wanted, or fits."""
+        raise NotImplementedError
 
 
 def rates_known(records: Sequence[Record], goal: Goal) -> tuple[bool, list[Variation]]:
@@ -70,7 +68,7 @@ def rates_known(records: Sequence[Record], goal: Goal) -> tuple[bool, list[Varia
     precise = all(
         precise_enough(r, goal.within, minimum_rounds=goal.minimum_rounds) for r in rounds
     )
-    return precise, [estimate_spread(r) for r in rounds]
+    return precise, [plan.estimate_spread(r) for r in rounds]
 
 
 def ratio_known(records: Sequence[Record], goal: Goal) -> tuple[bool, list[Variation]]:
@@ -86,7 +84,7 @@ def ratio_known(records: Sequence[Record], goal: Goal) -> tuple[bool, list[Varia
 
 
 @dataclass
-class UntilPrecise:
+class UntilPrecise(Pace):
     """All stay until the goal is met: keeps account of what rounds and turns have cost."""
 
     goal: Goal
@@ -95,9 +93,6 @@ class UntilPrecise:
     precision: Precision = rates_known
     fewest: int = 1
     """With fewer cells than so many nothing more can be learnt."""
-    probes: bool = True
-    looks: int = 1
-    """How often the precision was looked at, if a look ended the run."""
     _round_started: float = 0.0
     _share: float = 1.0
     """The first sitting's share of all cells."""
@@ -109,40 +104,27 @@ class UntilPrecise:
     _other_seconds: list[float] = field(default_factory=list)
 
     def start_round(self) -> None:
-        """A round begins: its workers are being started."""
         self.turns.append(0)
         self._first_seconds.append(0.0)
         self._turn_seconds.append(0.0)
         self._round_started = time.monotonic()
 
     def open_first(self, cells: int, others: int, opening: float) -> None:
-        """The first sitting has so many cells, and each took so long to be opened.
-
-        The others will have as many turns, and take as long as these or as in the rounds before.
-        """
+        """The others will have as many turns, and take as long as these or as in rounds before."""
         self._share = max(1, cells) / max(1, cells + others)
         before = max(self._other_seconds[-2:], default=0.0) - cells * opening
         self._later_seconds = max(others * opening, before) if others else 0.0
 
-    def start_seconds(self, *, first: bool, left: float) -> float | None:
-        """All the time that is left."""
-        return None
-
     def count_turn(self, seconds: float, *, first_sitting: bool) -> None:
-        """All cells of a sitting have had a turn, which took so long."""
         self._turn_seconds[-1] += seconds
         if first_sitting:
             self._first_seconds[-1] += seconds
             self.turns[-1] += 1
 
     def end_round(self) -> None:
-        """A round is over: whatever was not a turn was the price of the round."""
+        """Whatever was not a turn was the price of the round."""
         seconds = time.monotonic() - self._round_started
         self._other_seconds.append(seconds - self._turn_seconds[-1])
-
-    def leaving(self, records: Sequence[Record], turn: int, left: float) -> list[Record]:
-        """Nobody leaves before the others."""
-        return []
 
     def sitting_is_over(
         self, records: Sequence[Record], sitting: int, turn: int, left: float
@@ -157,7 +139,6 @@ class UntilPrecise:
         return not halfway and self._first_is_over(records, left)
 
     def finished(self, records: Sequence[Record], left: float) -> bool:
-        """Whether no further round is wanted, or fits."""
         if len(records) < self.fewest:
             return True
         decision = self._decide(records, left, live=False)
@@ -171,10 +152,10 @@ class UntilPrecise:
             return True
         return self._decide(records, left, live=True).action is not Action.TURN
 
-    def _decide(self, records: Sequence[Record], left: float, *, live: bool) -> Decision:
+    def _decide(self, records: Sequence[Record], left: float, *, live: bool) -> plan.Decision:
         precise, spreads = self.precision(records, self.goal)
-        progress = Progress(tuple(self.turns), live=live)
-        return decide(progress, self._cost(), left, precise, spreads, self.goal)
+        progress = plan.Progress(tuple(self.turns), live=live)
+        return plan.decide(progress, self._cost(), left, precise, spreads, self.goal)
 
     def _cost(self) -> Cost:
         # Rounds of an earlier run, which this one goes on with, have left no times.

@@ -26,13 +26,7 @@ from convdyno.store.cell_locks import Claim, cell_name, claim
 from convdyno.store.folder import Store, read_record
 from convdyno.store.index import Index
 from convdyno.store.record import Record, new_record
-from convdyno.store.sweep_plan import (
-    OPEN,
-    PlannedTrial,
-    SweepPlan,
-    grouped,
-    in_random_order,
-)
+from convdyno.store.sweep_plan import OPEN, PlannedTrial, SweepPlan, grouped, in_random_order
 from convdyno.trial.spec import Trial
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
@@ -135,9 +129,8 @@ class SweepRun:
         with ExitStack() as held:
             mine: list[PlannedTrial] = []
             for one in group:
-                found = claim(
-                    self._store.folder, cell_name(one.trial.digest, self._kind), 2 * lasting
-                )
+                name = cell_name(one.trial.digest, self._kind)
+                found = claim(self._store.folder, name, 2 * lasting)
                 if isinstance(found, Claim):
                     held.callback(found.release)
                     mine.append(one)
@@ -169,14 +162,9 @@ class SweepRun:
             self._part(cells)
             budget = means.limits.budget_seconds * len(cells)
             limits = replace(means.limits, budget_seconds=budget)
+            crowd = CROWD if len(cells) > 1 else None
             stage = self._stage = Stage(
-                cells,
-                means.goal,
-                limits,
-                self._store,
-                means.narrator,
-                means.start,
-                failures=CROWD if len(cells) > 1 else None,
+                cells, means.goal, limits, self._store, means.narrator, means.start, failures=crowd
             )
             try:
                 self._heed()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from convdyno.errors import NothingMeasured, TrialFailed
-from convdyno.launch.launcher import Launcher
+from convdyno.launch.launcher import Launcher, Team
 from convdyno.stage.batch_search import BatchSearch
 from convdyno.stage.halving import MEASURING_SHARE, Halving, knock_out, speed, start_seconds
 from convdyno.stage.progress import Narrator
@@ -105,16 +105,14 @@ class Tuner:
     budget_seconds: float
     silence_seconds: float
     rank_seconds: float
-    quiet: bool = False
     tried: list[StagedCell] = field(default_factory=list)
 
     def tune(self, default: Trial, free: Collection[str]) -> TunedTrial:
         """Search what is free to be changed, then measure what it brought."""
         begin = time.monotonic()
         until = begin + SEARCH_SHARE * self.budget_seconds
-        if not self.quiet:
-            names = ", ".join(name.replace("_", " ") for name in free)
-            self.narrator.say(f"searching {names}, {until - begin:.0f} s at most")
+        names = ", ".join(name.replace("_", " ") for name in free)
+        self.narrator.tell(f"searching {names}, {until - begin:.0f} s at most")
         scout = self._scout(default, until)
         if scout.record.status == "oom" and "batch" in free:
             default = self._smaller(default, until)
@@ -128,16 +126,9 @@ class Tuner:
         winner = self._search(default, others, scout, until)
         searched = time.monotonic()
         pairs = self._contrasts(default, winner, others)
-        tuned = self._measure(default, winner, pairs, begin + self.budget_seconds - searched)
-        default_record, winner_record, contrasts = tuned
-        return TunedTrial(
-            default_record,
-            winner_record,
-            contrasts,
-            tuple(cell.record for cell in self.tried),
-            searched - begin,
-            time.monotonic() - searched,
-        )
+        fresh = self._measure(default, winner, pairs, begin + self.budget_seconds - searched)
+        tried = tuple(cell.record for cell in self.tried)
+        return TunedTrial(*fresh, tried, searched - begin, time.monotonic() - searched)
 
     def _scout(self, trial: Trial, until: float) -> StagedCell:
         """One process alone, to see what the default settings become and what they cost."""
@@ -164,32 +155,24 @@ class Tuner:
             fitting = (1 - MEASURING_SHARE) * seconds / max(0.5, start_seconds(scout.record))
             trials = trials[: max(3, int(fitting))]
             cells = [scout, *(self._cell(one, "search") for one in trials)]
-            best = self._best(cells, now + seconds)
-            winner = best.record.trial if best else default
+            winner = self._best(cells, now + seconds)
         if "batch" in others:
             sizes = [winner.batch, *others["batch"]]
             cells = [self._cell(winner.model_copy(update={"batch": n}), "search") for n in sizes]
-            best = self._best(cells, until)
-            winner = best.record.trial if best else winner
+            winner = self._best(cells, until)
         return winner
 
-    def _best(self, cells: list[StagedCell], until: float) -> StagedCell | None:
+    def _best(self, cells: list[StagedCell], until: float) -> Trial:
+        """The fastest of some trials, or the first if none could be measured."""
+        # Settings that do not work are part of the search, and told at its end.
+        untold = Failures(told=False)
+
         def heat_of(group: list[StagedCell], doubled: int, seconds: float) -> Stage:
-            limits = Limits(seconds, self.silence_seconds)
-            return Stage(
-                group,
-                self.goal,
-                limits,
-                self.store,
-                self.narrator,
-                self._start,
-                pace=Halving(doubled, seconds),
-                # Settings that do not work are part of the search, and told at its end.
-                failures=Failures(told=False),
-            )
+            return self._stage(group, seconds, pace=Halving(doubled, seconds), failures=untold)
 
         try:
-            return knock_out(cells, SEATS, until, heat_of)
+            best = knock_out(cells, SEATS, until, heat_of) or cells[0]
+            return best.record.trial
         finally:
             self.tried += [cell for cell in cells if cell not in self.tried]
 
@@ -225,10 +208,8 @@ class Tuner:
         pairs = self._affordable(default, winner, pairs, seconds)
         trials = dict.fromkeys([default, winner, *(trial for _, trial in pairs)])
         cells = {trial: self._cell(trial, "tune") for trial in trials}
-        limits = Limits(seconds, self.silence_seconds)
-        if not self.quiet:
-            self.narrator.plan(len(cells), self.goal.minimum_rounds, self.goal.within, seconds)
-        Stage(list(cells.values()), self.goal, limits, self.store, self.narrator, self._start).run()
+        self.narrator.plan(len(cells), self.goal.minimum_rounds, self.goal.within, seconds)
+        self._stage(list(cells.values()), seconds).run()
         contrasts = tuple(
             Contrast(name, getattr(winner, name), getattr(trial, name), cells[trial].record)
             for name, trial in pairs
@@ -255,7 +236,11 @@ class Tuner:
         seen = [start_seconds(record) for record in own or (cell.record for cell in self.tried)]
         return sum(seen) / max(1, len(seen)) + 2 * TURN_SECONDS
 
-    def _start(self, trial: Trial) -> Any:
+    def _stage(self, cells: list[StagedCell], seconds: float, **how: Any) -> Stage:
+        limits = Limits(seconds, self.silence_seconds)
+        return Stage(cells, self.goal, limits, self.store, self.narrator, self._start, **how)
+
+    def _start(self, trial: Trial) -> Team:
         return self.there.start(trial, self.rank_seconds)
 
     def _cell(self, trial: Trial, role: str) -> StagedCell:

@@ -121,7 +121,7 @@ def precise_enough(
     level: float = 0.95,
     minimum_rounds: int = MINIMUM_ROUNDS,
 ) -> bool:
-    """Whether a cell needs no more rounds: its half width is at most `within` (0.03 is 3 %, infinity any).
+    """Whether a cell needs no more rounds: its half width is at most `within`, 0.03 is 3 %.
 
     It is asked for every cell after each round, and the experiment ends when all say yes. The half
     width that must be small enough is always the one after more than one look (see `interval`), so

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,14 +23,11 @@ class Archived:
     others: int
 
 
-def archive(
-    folder: Path, names: Iterable[str], *, derived: bool, today: datetime.date | None = None
-) -> Archived:
+def archive(folder: Path, names: Sequence[str], *, derived: bool) -> Archived:
     """Move these files of records, and what was made of them if `derived`, into a new folder."""
-    names = list(names)
     if strange := [name for name in names if Path(name).name != name]:
         raise BadStore(f"{strange[0]!r} is no file of {str(folder)!r}")
-    target = _new_folder(folder / FOLDER, today or datetime.date.today())
+    target = _new_folder(folder / FOLDER)
     files = [folder / name for name in names]
     others = [path for pattern in DERIVED for path in folder.glob(pattern)] if derived else []
     try:
@@ -42,7 +39,8 @@ def archive(
     return Archived(target, len(files), len(others))
 
 
-def _new_folder(parent: Path, today: datetime.date) -> Path:
+def _new_folder(parent: Path) -> Path:
     """`2026-11-16`, or with a number if there is one of that day already."""
+    today = datetime.date.today()
     names = (f"{today}{f'-{n}' if n > 1 else ''}" for n in range(1, 10_000))
     return next(parent / name for name in names if not (parent / name).exists())

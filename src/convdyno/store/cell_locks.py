@@ -14,13 +14,13 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
 from convdyno.errors import BadStore
-from convdyno.files import lock, open_lock
+from convdyno.files import closing, lock, open_lock
 
 FOLDER = ".claims"
 WAIT_SECONDS = 1.0
@@ -129,15 +129,11 @@ def claim_in_turn(
 def holders(folder: Path) -> Iterator[tuple[str, Holder]]:
     """The cells that somebody measures now, and who."""
     for path in sorted((folder / FOLDER).glob("*")):
-        with suppress(OSError):
-            descriptor = open_lock(path, create=False)
-            try:
-                locked = lock(descriptor)
-                holder = _holder(descriptor)
-                if holder and (locked is False or (holder.alive and not (locked and holder.here))):
-                    yield path.name, holder
-            finally:
-                os.close(descriptor)
+        with suppress(OSError), closing(open_lock(path, create=False)) as descriptor:
+            locked = lock(descriptor)
+            holder = _holder(descriptor)
+            if holder and (locked is False or (holder.alive and not (locked and holder.here))):
+                yield path.name, holder
 
 
 def _take(descriptor: int, seconds: float) -> Holder | None:
@@ -152,16 +148,10 @@ def _take(descriptor: int, seconds: float) -> Holder | None:
         return holder or Holder("an unknown host", 0, 0.0, time.time(), time.time())
     if holder and holder.alive and not (locked and holder.here):
         return holder
-    now = time.time()
-    mine = {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": psutil.Process().create_time(),
-        "since": now,
-        "until": now + seconds,
-    }
+    now, started = time.time(), psutil.Process().create_time()
+    mine = Holder(socket.gethostname(), os.getpid(), started, now, now + seconds)
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(mine).encode(), 0)
+    os.pwrite(descriptor, json.dumps(asdict(mine)).encode(), 0)
     return None
 
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+
+from convdyno.store.record import Frozen
 
 Arrays = Mapping[str, NDArray[np.floating]]
 
@@ -16,11 +17,7 @@ TOLERANCES = {"forward": 1e-4, "loss": 1e-4, "gradient": 1e-2, "update": 3e-2, "
 """The largest distance from the reference that passes, in float32."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Finding(_Frozen):
+class Finding(Frozen):
     """One kind of evidence: how far an engine is from the reference, and where it is farthest."""
 
     kind: str
@@ -35,7 +32,7 @@ class Finding(_Frozen):
         return self.distance <= self.tolerance
 
 
-class EngineProof(_Frozen):
+class EngineProof(Frozen):
     """What was found about one engine."""
 
     engine: str
@@ -46,7 +43,7 @@ class EngineProof(_Frozen):
     findings: tuple[Finding, ...] = ()
 
 
-class Certificate(_Frozen):
+class Certificate(Frozen):
     """What was found about several engines and one network."""
 
     schema_version: int = 1

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -17,8 +18,10 @@ from convdyno.files import clear_parts, read_plain
 from convdyno.files import write_whole as write_file
 from convdyno.store.certificate import Certificate
 from convdyno.store.names import ID
-from convdyno.store.record import SCHEMA, Record
+from convdyno.store.record import SCHEMA, Frozen, Record
 from convdyno.terminal import visible
+
+Document = TypeVar("Document", bound=Frozen)
 
 
 @dataclass
@@ -44,29 +47,24 @@ class Store:
         """Write a record in place of its earlier state; a kill leaves the old or the new."""
         if not ID.fullmatch(record.id):
             raise BadStore(f"{record.id!r} cannot be the name of a record")
-        path = self.folder / f"{record.id}.json"
-        write_whole(path, record.model_dump_json(indent=1))
-        return path
+        return write_whole(self.folder / f"{record.id}.json", record.model_dump_json(indent=1))
 
     def certificate(self, network: str, kernels: str) -> Certificate | None:
         """The stored certificate of a network, if there is a readable one."""
-        path = self._certificate_path(network, kernels)
-        try:
-            return Certificate.model_validate_json(read_plain(path))
-        except (OSError, ValidationError):
-            return None
+        with suppress(BadStore):
+            return read_document(Certificate, self._certificate_path(network, kernels), "proof")
+        return None
 
     def write_certificate(self, certificate: Certificate) -> Path:
         """Keep a certificate in place of an earlier one of the same network."""
         path = self._certificate_path(certificate.network, certificate.kernels)
-        write_whole(path, certificate.model_dump_json(indent=1))
-        return path
+        return write_whole(path, certificate.model_dump_json(indent=1))
 
     def certificates(self) -> Iterator[Certificate]:
         """All certificates that can be read."""
         for path in sorted((self.folder / "certificates").glob("*.json")):
-            with suppress(OSError, ValidationError):
-                yield Certificate.model_validate_json(read_plain(path))
+            with suppress(BadStore):
+                yield read_document(Certificate, path, "proof")
 
     def _certificate_path(self, network: str, kernels: str) -> Path:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{network}-{kernels}")
@@ -90,14 +88,24 @@ class Store:
                 self.skipped.append(str(wrong))
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> Path:
     """Write a file of a store; `BadStore` says why it cannot be."""
     try:
-        write_file(path, text)
+        return write_file(path, text)
     except OSError as wrong:
         raise BadStore(
             f"{path.name} cannot be written to {str(path.parent)!r}: {wrong.strerror}"
         ) from None
+
+
+def read_document(kind: type[Document], path: Path, what: str) -> Document:
+    """A file of a store as what it should be; `BadStore` names it and what is wrong with it."""
+    try:
+        return kind.model_validate_json(read_plain(path))
+    except OSError as wrong:
+        raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
+    except ValidationError as wrong:
+        raise BadStore(f"{path} is no {what}: {wrong.errors()[0]['msg']}") from None
 
 
 def read_record(path: Path) -> Record:

@@ -62,18 +62,15 @@ class RecordHead:
         from convdyno.trial.spec import Trial
 
         return Record.model_construct(
-            id=self.id,
-            created=self.created,
-            status=self.status,
-            reason=self.reason,
             trial=Trial.model_validate(self.trial),
             trial_digest=self.digest,
-            labels=self.labels,
-            convdyno=self.convdyno,
             machine={"host": self.host, "cpu": self.kind.partition(",")[0]},
+            **{name: getattr(self, name) for name in AS_IN_RECORD},
         )
 
 
+AS_IN_RECORD = ("id", "created", "status", "reason", "labels", "role", "run", "convdyno")
+"""What a head has as its record has it."""
 MADE_BY = [__version__, *(field.name for field in fields(RecordHead))]
 """Another version remembers other things."""
 
@@ -178,20 +175,13 @@ def head_of(file: str, record: Record, figures: Figures) -> RecordHead:
 
     return RecordHead(
         file=file,
-        id=record.id,
-        created=record.created,
-        status=record.status,
-        reason=record.reason,
         label=record.trial.label,
         digest=record.trial_digest,
         trial=record.trial.model_dump(mode="json", exclude_defaults=True),
-        labels=record.labels,
         host=str(record.machine.get("host", "")),
         kind=kind(record.machine),
-        role=record.role,
-        run=record.run,
-        convdyno=record.convdyno,
         figures=figures(record),
+        **{name: getattr(record, name) for name in AS_IN_RECORD},
     )
 
 
@@ -216,15 +206,13 @@ def _is_head(head: dict[str, Any]) -> bool:
         and isinstance(head["labels"], dict)
         and all(isinstance(value, str) for value in head["labels"].values())
         and isinstance(head["figures"], dict)
-        and all(map(_is_figure, head["figures"].values()))
+        and all(value is None or is_figure(value) for value in head["figures"].values())
     )
 
 
-def _is_figure(value: Any) -> bool:
-    """A number that can be reckoned with, or none."""
-    return value is None or (
-        isinstance(value, int | float) and abs(value) < LARGEST and not math.isnan(value)
-    )
+def is_figure(value: Any) -> bool:
+    """Whether it is a number that can be reckoned with."""
+    return isinstance(value, int | float) and abs(value) < LARGEST and not math.isnan(value)
 
 
 _TEXTS = {found.name for found in fields(RecordHead) if found.type == "str"} - {"file"}

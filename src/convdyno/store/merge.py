@@ -59,12 +59,12 @@ def merge(source: Path, target: Store) -> Merged:
 
 def _take(record: Record, target: Store, done: Merged) -> None:
     # A record that had to be renamed once ends with its fingerprint.
-    mark = f"-{_fingerprint(record)[:8]}"
+    mark = f"-{hashlib.sha256(' '.join(_origin(record)).encode()).hexdigest()[:8]}"
     plain = record.id.removesuffix(mark)
     marked = plain[: MOST_LETTERS - len(mark)] + mark
     for name in (plain, marked):
         there = _there(target, name)
-        if there is not None and _one(record, there):
+        if there is not None and _origin(record) == _origin(there):
             if _progress(record) > _progress(there):
                 target.write(record.but(id=name))
                 done.updated.append(name)
@@ -85,22 +85,12 @@ def _there(target: Store, name: str) -> Record | None:
     return None
 
 
-def _one(a: Record, b: Record) -> bool:
-    """Whether two are states of one record: made at one moment, of one trial, on one machine."""
-    return (a.created, a.trial_digest, a.machine.get("host")) == (
-        b.created,
-        b.trial_digest,
-        b.machine.get("host"),
-    )
-
-
 def _progress(record: Record) -> tuple[int, bool]:
     """How far a record has come."""
     blocks = sum(len(process.blocks) for process in record.processes)
     return blocks, record.status != "interrupted"
 
 
-def _fingerprint(record: Record) -> str:
-    """What tells records of one name apart, and stays as it is when they grow."""
-    text = f"{record.created} {record.trial_digest} {record.machine.get('host')}"
-    return hashlib.sha256(text.encode()).hexdigest()
+def _origin(record: Record) -> tuple[str, str, str]:
+    """Moment, trial and machine: what tells records of one name apart, and stays as they grow."""
+    return record.created, record.trial_digest, str(record.machine.get("host"))

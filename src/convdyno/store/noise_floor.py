@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from convdyno.files import read_plain
+from convdyno.errors import BadStore
 from convdyno.machine.kinds import kind
-from convdyno.store.folder import write_whole
+from convdyno.store.folder import read_document, write_whole
+from convdyno.store.record import Frozen
 from convdyno.trial.spec import Trial
 
 FOLDER = "floors"
 
 
-class Floor(BaseModel):
+class Floor(Frozen):
     """One trial measured against itself, round by round."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1] = 1
     created: str
@@ -42,8 +40,7 @@ class Floor(BaseModel):
     def write(self, folder: Path) -> Path:
         """Keep it in place of an earlier one of the same trial and machine."""
         path = _path(folder, self.trial, self.host, self.machine)
-        write_whole(path, self.model_dump_json(indent=1))
-        return path
+        return write_whole(path, self.model_dump_json(indent=1))
 
 
 def new_floor(
@@ -63,10 +60,9 @@ def new_floor(
 def read_floor(folder: Path, trial: Trial, machine: dict[str, Any]) -> Floor | None:
     """What is known of a trial on a machine; None if nothing readable is."""
     path = _path(folder, trial, str(machine.get("host", "")), kind(machine))
-    try:
-        return Floor.model_validate_json(read_plain(path))
-    except (OSError, ValidationError):
-        return None
+    with suppress(BadStore):
+        return read_document(Floor, path, "floor")
+    return None
 
 
 def _path(folder: Path, trial: Trial, host: str, machine: str) -> Path:

@@ -13,21 +13,18 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 
 from convdyno.errors import BadStore, UnknownName, UsageError
 from convdyno.files import read_plain
 from convdyno.store.folder import write_whole
+from convdyno.store.record import Frozen
 from convdyno.trial.choices import Layout, Mode, Precision, Switch
 
 FOLDER = "presets"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Settings(_Frozen):
+class Settings(Frozen):
     """What a preset sets; None leaves it to the default."""
 
     batch: int | None = None
@@ -37,7 +34,7 @@ class Settings(_Frozen):
     bucket_mb: float | None = None
 
 
-class Gain(_Frozen):
+class Gain(Frozen):
     """What the settings brought where they were found."""
 
     ratio: float
@@ -47,7 +44,7 @@ class Gain(_Frozen):
     rounds: int
 
 
-class Preset(_Frozen):
+class Preset(Frozen):
     """Settings with a name, what they are for and where they were found."""
 
     schema_version: Literal[1] = 1
@@ -63,26 +60,22 @@ class Preset(_Frozen):
     host: str = ""
     machine: str = ""
     """What the machine is, in words."""
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = Field(default={})
     settings: Settings
     gain: Gain | None = None
     """None where nothing was found to be faster than the default settings."""
 
     def write(self, folder: Path) -> Path:
         """Keep it in place of an earlier one of that name; a kill leaves the old or the new."""
-        path = folder / FOLDER / f"{check_name(self.name)}.toml"
-        write_whole(path, self.to_toml())
-        return path
+        return write_whole(folder / FOLDER / f"{check_name(self.name)}.toml", self.to_toml())
 
     def to_toml(self) -> str:
         """As it is in its file."""
         data = self.model_dump(mode="json", exclude_none=True)
-        plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
-        tables = {key: value for key, value in data.items() if isinstance(value, dict)}
-        text = _lines(plain)
-        for name, table in tables.items():
-            text += f"\n[{name}]\n" + _lines(table) if table else ""
-        return text
+        tables = {name: data.pop(name) for name in [*data] if isinstance(data[name], dict)}
+        return _lines(data) + "".join(
+            f"\n[{name}]\n{_lines(table)}" for name, table in tables.items() if table
+        )
 
 
 def check_name(name: str) -> str:

@@ -8,16 +8,9 @@ from __future__ import annotations
 import datetime
 import re
 import secrets
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    WithJsonSchema,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from convdyno import __version__
 from convdyno.store.names import ID
@@ -85,8 +78,18 @@ def with_facts(kind: type[KnownFacts]) -> AfterValidator:
     return AfterValidator(check)
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class Frozen(BaseModel):
+    """What is written down: it never changes, and has nothing that we do not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def but(self, **changes: Any) -> Self:
+        """A copy with some fields replaced."""
+        return self.model_copy(update=changes)
+
+
+class _Frozen(Frozen):
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class Block(_Frozen):
@@ -249,10 +252,6 @@ class Record(_Frozen):
         for peak in (peak for process in self.processes for peak in process.peaks):
             best[peak.kind] = max(best.get(peak.kind, 0.0), peak.per_second)
         return best
-
-    def but(self, **changes: Any) -> Record:
-        """A copy with some fields replaced."""
-        return self.model_copy(update=changes)
 
 
 def new_record(trial: Trial, **facts: Any) -> Record:

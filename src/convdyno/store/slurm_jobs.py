@@ -10,16 +10,15 @@ import re
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from convdyno import __version__
 from convdyno.errors import BadStore
-from convdyno.files import read_plain
-from convdyno.store.folder import write_whole
+from convdyno.store.folder import read_document, write_whole
 from convdyno.store.names import shortened
-from convdyno.store.record import RecordId
+from convdyno.store.record import Frozen, RecordId
 from convdyno.trial.spec import Trial
 
 ENDED = frozenset({
@@ -29,11 +28,7 @@ ENDED = frozenset({
 """Slurm's words for a job that is over; LOST is ours for one that it no longer knows."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Job(_Frozen):
+class Job(Frozen):
     """One job: a cell, or the rungs of one ladder."""
 
     number: int
@@ -56,7 +51,7 @@ class Job(_Frozen):
     """Slurm's word, as last heard."""
     reason: str = ""
     nodes: str = ""
-    facts: dict[str, str] = {}
+    facts: dict[str, str] = Field(default={})
     """What else Slurm said of it."""
     collected: tuple[RecordId, ...] = ()
     """The records that were taken over, once it is over."""
@@ -66,12 +61,8 @@ class Job(_Frozen):
         """Whether it will not run any more."""
         return self.state in ENDED
 
-    def but(self, **changes: Any) -> Job:
-        """A copy with some fields replaced."""
-        return self.model_copy(update=changes)
 
-
-class JobRun(_Frozen):
+class JobRun(Frozen):
     """All jobs of one command."""
 
     schema_version: Literal[1] = 1
@@ -90,7 +81,7 @@ class JobRun(_Frozen):
 
     def with_jobs(self, jobs: Iterable[Job]) -> JobRun:
         """The run with its jobs as they are now."""
-        return self.model_copy(update={"jobs": tuple(jobs)})
+        return self.but(jobs=tuple(jobs))
 
     def write(self, out: Path) -> None:
         """Write it in place of its earlier state."""
@@ -133,12 +124,7 @@ def find_run(out: Path, wanted: str) -> JobRun:
 
 
 def _read(path: Path) -> JobRun:
-    try:
-        found = JobRun.model_validate_json(read_plain(path))
-    except OSError as wrong:
-        raise BadStore(f"{path} cannot be read: {wrong.strerror}") from None
-    except ValidationError as wrong:
-        raise BadStore(f"{path} is no list of jobs: {wrong.errors()[0]['msg']}") from None
+    found = read_document(JobRun, path, "list of jobs")
     if found.name != path.stem:
         raise BadStore(f"{path} is no list of jobs: it calls itself {found.name!r}")
     return found

@@ -22,6 +22,8 @@ PlanStanding = Literal["new", "interrupted", "done", "failed", "skipped", "elsew
 """How a planned trial stands: to be run; to be taken up; measured; failed in some way; not run
 because of another's failure; left, and being measured by another process."""
 OPEN: tuple[PlanStanding, ...] = ("new", "interrupted")
+ENDS: dict[str, PlanStanding] = {"ok": "done", "interrupted": "interrupted", "skipped": "skipped"}
+"""How a trial stands by the status of its record; any other is a failure."""
 CASE = "case"
 """The label that a case's records have; it tells nothing about what is run."""
 
@@ -114,17 +116,7 @@ class SweepPlan:
         one.head = best[-1] if best else None
         one.former = fitting[-1] if fitting else None
         one.reason = (one.head.reason or "") if one.head else ""
-        match one.head.status if one.head else None:
-            case None:
-                one.standing = "new"
-            case "ok":
-                one.standing = "done"
-            case "interrupted":
-                one.standing = "interrupted"
-            case "skipped":
-                one.standing = "skipped"
-            case _:
-                one.standing = "failed"
+        one.standing = ENDS.get(one.head.status, "failed") if one.head else "new"
         if one.taken and one.standing in OPEN:
             one.standing = "elsewhere"
 

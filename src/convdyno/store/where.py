@@ -47,7 +47,8 @@ class Condition:
         if self.field == "status":
             return get_args(Status)
         known = Trial.model_fields.get(self.field)
-        return get_args(known.annotation) if known and _closed(known.annotation) else ()
+        words = get_args(known.annotation) if known else ()
+        return words if all(isinstance(word, str) for word in words) else ()
 
 
 def select(records: Iterable[Record], conditions: Sequence[str]) -> list[Record]:
@@ -111,8 +112,3 @@ def _plain(word: str) -> str:
         return f"{float(word):.15g}"
     except ValueError:
         return word
-
-
-def _closed(annotation: Any) -> bool:
-    """Whether it is a choice between words."""
-    return bool(get_args(annotation)) and all(isinstance(w, str) for w in get_args(annotation))
