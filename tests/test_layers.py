@@ -69,7 +69,7 @@ STARTED = {
 }
 """Who starts which of our modules in a process of its own, by its name."""
 PROTOCOLS = {"engines.contract", "engines.keras.backend", "data.source", "data.convert",
-             "data.detect", "launch.launcher", "launch.transport", "stage.stopping"}  # fmt: skip
+             "data.detect", "launch.launcher", "launch.transport"}  # fmt: skip
 """The files that say what several classes of their own layer, or of users, have in common."""
 CALLED_BACK = {
     "store.cell_locks": "says who holds a cell",

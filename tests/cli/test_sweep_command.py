@@ -181,7 +181,7 @@ def test_a_signal_finishes_the_turn_and_the_exit_code_says_so(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_kills_at_any_instant_lose_at_most_the_turn_and_it_goes_on(
     file: Path, tmp_path: Path, seed: int
 ) -> None:

@@ -64,11 +64,11 @@ def test_each_engine_goes_on_where_another_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [10, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.long)])
 def test_killed_at_any_moment_it_comes_to_the_same_end(tmp_path: Path, kills: int) -> None:
     """At random instants, with a checkpoint every few steps."""
     runs.prepare(tmp_path)
-    more = (*QUICK, "--epochs", str(6 * kills), "--save-interval", "0.001", "--keep", "2")
+    more = (*QUICK, "--epochs", str(8 * kills), "--save-interval", "0.001", "--keep", "2")
     more = (*more, "--eval-every", "0.4", "--display-every", "1")
     runs.finish(tmp_path, runs.PLAIN, "whole", *more)
     chance = random.Random(3)
