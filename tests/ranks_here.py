@@ -24,7 +24,7 @@ def together(size: int, act: Callable[[Ranks], Any]) -> list[Any]:
         finally:
             ranks.close()
 
-    worlds = [World(rank=r, size=size, huddle=meeting, token="ours") for r in range(size)]
+    worlds = [World(rank=r, size=size, meeting=meeting, token="ours") for r in range(size)]
     threads = [threading.Thread(target=run, args=(world,)) for world in worlds]
     for thread in reversed(threads):  # Rank 0 comes last: the others must wait for it.
         thread.start()

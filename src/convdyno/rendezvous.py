@@ -53,7 +53,7 @@ class Caller:
     facts: dict[str, Any]
     """What it says of itself."""
     host: str
-    """Its address."""
+    """The address that it calls from."""
     mine: str
     """Our own address, as it sees us."""
 

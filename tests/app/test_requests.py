@@ -1,12 +1,14 @@
 """The application without a command line: requests in, results out, and not a word printed."""
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+from small_photos import photos
 
 from convdyno.app import BenchRequest, GateRequest, Result, SweepRequest, bench, gate, sweep
 from convdyno.app.benchmark import command_of
@@ -68,6 +70,32 @@ def test_it_works_in_a_thread_of_a_server(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert [result.ok for result in found] == [True]
+
+
+def test_a_sweep_works_there_too(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text('network = "trivial"\nengine = "clockwork"\nwithin = "any"\nrounds = 1\n')
+    found: list[str] = []
+    request = SweepRequest(file=file, out=tmp_path / "swept")
+    thread = threading.Thread(
+        target=lambda: found.extend(one.standing for one in sweep(request).agenda.planned)
+    )
+    thread.start()
+    thread.join()
+    assert found == ["done"]
+
+
+def test_data_are_what_they_are_now(tmp_path: Path) -> None:
+    """A program may write into a data set between two requests."""
+    request = BenchRequest(
+        network="trivial", rounds=1, within="any", out=tmp_path / "results",
+        axes=FAST | {"data": str(tmp_path / "photos"), "batch": 2, "image_size": 16},
+    )  # fmt: skip
+    photos(tmp_path / "photos", ["cat", "dog"])
+    assert [row.trial.classes for row in bench(request).rows] == [2]
+    shutil.rmtree(tmp_path / "photos")
+    photos(tmp_path / "photos", ["cat", "dog", "owl"])
+    assert [row.trial.classes for row in bench(request).rows] == [3]
 
 
 def test_a_request_is_frozen_and_knows_its_options() -> None:

@@ -236,7 +236,7 @@ def mutated(draw: st.DrawFn) -> object:
     return data
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(mutated())
 def test_mutated_json_is_read_or_refused(data: object) -> None:
     try:

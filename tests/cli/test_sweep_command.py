@@ -159,7 +159,10 @@ def await_blocks(folder: Path, least: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.long)],
+)
 def test_a_signal_finishes_the_turn_and_the_exit_code_says_so(
     file: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

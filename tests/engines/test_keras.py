@@ -69,6 +69,10 @@ def opened(name: str) -> tuple[Session, Blueprint]:
 
 
 each_miniature = pytest.mark.parametrize("name", MINIATURES)
+a_few = pytest.mark.parametrize(
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.long) for n in MINIATURES]
+)
+"""For what compiles a whole step: seconds for each miniature on each backend."""
 
 
 def test_the_backend_is_the_one_of_the_name():
@@ -93,12 +97,12 @@ def test_gradients(name):
     sameness.check_gradients(*opened(name))
 
 
-@each_miniature
+@a_few
 def test_loss(name):
     sameness.check_loss(*opened(name))
 
 
-@each_miniature
+@a_few
 def test_nothing_is_compiled_twice(name):
     session, blueprint = opened(name)
     batch = session.place(*host_batch(blueprint))

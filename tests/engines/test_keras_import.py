@@ -26,7 +26,14 @@ def load_in_a_process(engine, home, **environment):
     )
 
 
-@pytest.mark.parametrize("engine", [*ENGINES, "tensorflow"])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "keras/jax",
+        "tensorflow",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("keras/torch", "keras/tensorflow")),
+    ],
+)
 def test_the_users_configuration_is_neither_written_nor_read(engine, tmp_path):
     done = load_in_a_process(engine, tmp_path)
     assert done.returncode == 0, done.stderr

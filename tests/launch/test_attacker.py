@@ -128,6 +128,7 @@ def test_he_is_no_rank_0_to_a_rank_that_calls_him(tmp_path: Path) -> None:
             done = external.finish(first)
             assert done.returncode == 0, done.stderr
             assert external.finish(second).returncode == 0
+    assert "of other ranks met somebody who could not prove to be rank 0" in done.stderr
 
 
 def test_a_rank_that_finds_only_him_says_so(

@@ -16,25 +16,25 @@ import pytest
 from convdyno.errors import TrialFailed
 from convdyno.launch.local import Here
 from convdyno.launch.transport import PipeLink
-from convdyno.launch.worker_group import Crew
+from convdyno.launch.worker_group import WorkerGroup
 from convdyno.trial.spec import Trial
 
 LIMIT = 8.0
 """Seconds of silence after which a rank is lost; a busy machine may leave it no breath."""
-Begin = Callable[..., Crew]
+Begin = Callable[..., WorkerGroup]
 
 
 @pytest.fixture
 def crew() -> Iterator[Begin]:
     """Start a crew of two; when a test is over, none of its processes may be."""
-    started: list[tuple[Crew, list[int]]] = []
+    started: list[tuple[WorkerGroup, list[int]]] = []
 
-    def begin(engine: str, device: str = "cpu", rank_seconds: float = LIMIT) -> Crew:
+    def begin(engine: str, device: str = "cpu", rank_seconds: float = LIMIT) -> WorkerGroup:
         trial = Trial(
             network="deepmnist", engine=engine, batch=8, device=device, devices=2, threads=1
         )
         one = Here().start(trial, rank_seconds)
-        assert isinstance(one, Crew)
+        assert isinstance(one, WorkerGroup)
         pids: list[int] = []
         started.append((one, pids))
         one.ask("open", silence=200, trial=trial.model_dump(mode="json"))
@@ -60,14 +60,14 @@ def group_exists(leader: int) -> bool:
     return True
 
 
-def measure_until_lost(crew: Crew, silence: float = 200) -> TrialFailed:
+def measure_until_lost(crew: WorkerGroup, silence: float = 200) -> TrialFailed:
     with pytest.raises(TrialFailed) as lost:
         for turn in range(10_000):
             crew.ask("measure", silence=silence, turn=turn, blocks=5)
     return lost.value
 
 
-def strike(crew: Crew, rank: int, number: signal.Signals) -> TrialFailed:
+def strike(crew: WorkerGroup, rank: int, number: signal.Signals) -> TrialFailed:
     """Send one rank a signal in the middle of a measurement; what is said of it."""
     crew.ask("warm", silence=200, seconds=0.5)
     threading.Timer(0.5, os.kill, (crew.ranks[rank].pid, number)).start()

@@ -22,7 +22,8 @@ def curve(folder: Path, run: str) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["adam", pytest.param("sgd", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("rule", RULES)
 def test_every_engine_has_the_references_losses(tmp_path: Path, rule: str) -> None:
     runs.prepare(tmp_path, train=80)
     more = (*runs.SIZE, *RULES[rule], "--clip-norm", "1", "--epochs", "4", "--display-every", "1")

@@ -33,8 +33,8 @@ HELD: list[socket.socket] = []
 
 def worlds(size: int) -> list[World]:
     HELD.append(reserve())
-    huddle = f"127.0.0.1:{HELD[-1].getsockname()[1]}"
-    return [World(rank=rank, size=size, huddle=huddle, token="secret") for rank in range(size)]
+    meeting = f"127.0.0.1:{HELD[-1].getsockname()[1]}"
+    return [World(rank=rank, size=size, meeting=meeting, token="secret") for rank in range(size)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -55,7 +55,7 @@ def test_rank_0_decides() -> None:
 
 def test_somebody_without_the_token_is_not_listened_to() -> None:
     first, second = worlds(2)
-    port = int(first.huddle.rpartition(":")[2])
+    port = int(first.meeting.rpartition(":")[2])
     found: list[Any] = []
     listening = threading.Thread(
         target=lambda: found.append(Ranks(first, 120).gather("ours")), daemon=True

@@ -32,7 +32,10 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, number, code) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["torch", "jax", "tensorflow"])
+@pytest.mark.parametrize(
+    "engine",
+    ["torch", *(pytest.param(one, marks=pytest.mark.long) for one in ("jax", "tensorflow"))],
+)
 def test_dropout_bf16_and_averages_go_on_to_the_bit(tmp_path: Path, engine: str) -> None:
     runs.prepare(tmp_path, train=200)
     more = ("--engine", engine, *runs.EVERYTHING, "--epochs", "6", "--display-every", "7")

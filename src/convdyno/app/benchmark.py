@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from convdyno.app.cells import look_into, split_of, trials_that_fit
+from convdyno.app.cells import look_into, looks_anew, split_of, trials_that_fit
 from convdyno.app.certification import certificates
 from convdyno.app.place import launcher
 from convdyno.app.requests import BenchRequest, Measurement
@@ -37,6 +37,7 @@ ONLY_HERE = (
 REAL_DATA = "--stage-from copies real data: give them with --data PATH"
 
 
+@looks_anew
 def bench(request: BenchRequest, narrator: Narrator = SILENCE) -> Result:
     """Measure every combination of what was asked for; Ctrl-C keeps what was measured."""
     if "slurm" in request.axes:

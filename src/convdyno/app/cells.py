@@ -6,8 +6,9 @@ Only a batch of `max`, the largest that memory holds, is found by trying.
 from __future__ import annotations
 
 import time
-from functools import cache, partial
-from typing import Any
+from collections.abc import Callable
+from functools import cache, partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from convdyno.app.requests import Measurement
 from convdyno.data import SOURCES
@@ -24,6 +25,8 @@ from convdyno.trial.spec import Trial, make_trial
 from convdyno.trial.sweep import expand
 from convdyno.zoo.registry import build, find
 
+P = ParamSpec("P")
+T = TypeVar("T")
 LADDER = {
     "encoded": ("device", "host", "decoded", "bytes", "source"),
     "arrays": ("device", "host", "source"),
@@ -131,6 +134,17 @@ def _share_out(cells: list[Trial], there: Room) -> list[Trial]:
 def split_of(trial: Trial) -> Split:
     """The part of real data that a trial reads."""
     return "train" if trial.mode == "train" else "validation"
+
+
+def looks_anew(use_case: Callable[P, T]) -> Callable[P, T]:
+    """A use case for which data sets are what they are now, not what an earlier one found."""
+
+    @wraps(use_case)
+    def run(*given: P.args, **named: P.kwargs) -> T:
+        look_into.cache_clear()
+        return use_case(*given, **named)
+
+    return run
 
 
 @cache

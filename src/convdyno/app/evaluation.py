@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from convdyno.app.cells import look_into, one_value, shared_out
+from convdyno.app.cells import look_into, looks_anew, one_value, shared_out
 from convdyno.app.place import launcher
 from convdyno.app.requests import EvaluateRequest
 from convdyno.blueprint.weight_file import read_header
@@ -30,6 +30,7 @@ class Evaluation:
     """Counts, shares and their intervals, as `eval --json` has them."""
 
 
+@looks_anew
 def evaluate(request: EvaluateRequest, narrator: Narrator = SILENCE) -> Evaluation:
     """Top-1, top-5 and loss over every test image exactly once."""
     checkpoint, given = request.checkpoint, request.axes

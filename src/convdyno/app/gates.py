@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno import __version__
-from convdyno.app.cells import make_trials
+from convdyno.app.cells import looks_anew, make_trials
 from convdyno.app.gate_base import Base, base_of, base_trials, greeted, read_base, stored_records
 from convdyno.app.requests import GateRequest
 from convdyno.errors import NothingMeasured, UsageError
@@ -16,7 +16,7 @@ from convdyno.launch.local import Here
 from convdyno.machine import facts
 from convdyno.report.format import clock
 from convdyno.report.gate import Gate, KnownFloor, Terms, examine
-from convdyno.stage.gate import Arena, Side
+from convdyno.stage.gate import GateStage, Side
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stats.gate_checks import CHECKS
 from convdyno.stats.plan import Goal
@@ -44,7 +44,7 @@ class Gated:
 
 
 @dataclass
-class Bout:
+class GatedPair:
     """One candidate, its base, and what is known and left for them."""
 
     candidate: Side
@@ -54,6 +54,7 @@ class Bout:
     known: KnownFloor | None = None
 
 
+@looks_anew
 def gate(request: GateRequest, narrator: Narrator = SILENCE) -> Gated:
     """Hold the candidate, which is this environment, against the base that was asked for."""
     base = read_base(request)
@@ -61,27 +62,27 @@ def gate(request: GateRequest, narrator: Narrator = SILENCE) -> Gated:
     least, left_out = request.loss_within, request.ignore
     loss_within = parse.number("--loss-within", zero=True)(least) if least else None
     ignored = parse.several(left_out, parse.one_of("check", CHECKS)) if left_out else ()
-    bouts = _bouts(base, request)
+    pairs = _pairs(base, request)
     # With several candidates each has its share of the 5 %, so that all together have no more.
     terms = Terms(
-        within=within, loss_within=loss_within, left_out=ignored, level=1 - 0.05 / len(bouts)
+        within=within, loss_within=loss_within, left_out=ignored, level=1 - 0.05 / len(pairs)
     )
-    arena = _arena(request, terms, narrator)
-    found = Gated(within, arena.store.folder, request.base or arena.store.folder)
+    stage = _stage(request, terms, narrator)
+    found = Gated(within, stage.store.folder, request.base or stage.store.folder)
     try:
-        for bout in bouts if request.floor is not False else ():
-            _find_floor(arena, bout, terms, anew=bool(request.floor))
+        for pair in pairs if request.floor is not False else ():
+            _find_floor(stage, pair, terms, anew=bool(request.floor))
         if request.floor:
-            found.floors.extend(bout.known for bout in bouts if bout.known)
+            found.floors.extend(pair.known for pair in pairs if pair.known)
             return found
-        _refuse_narrow(bouts, terms)
-        found.gates.extend(_judged(arena, bout, terms) for bout in bouts)
+        _refuse_narrow(pairs, terms)
+        found.gates.extend(_judged(stage, pair, terms) for pair in pairs)
     except KeyboardInterrupt:  # It must not be taken for a regression by its exit code.
         raise NothingMeasured("interrupted: the workers were ended; there is no verdict") from None
     return found
 
 
-def _bouts(base: Base, request: GateRequest) -> list[Bout]:
+def _pairs(base: Base, request: GateRequest) -> list[GatedPair]:
     """Every candidate with its base."""
     machine = facts.machine()
     records = stored_records(base.stored, machine) if base.stored is not None else []
@@ -104,13 +105,13 @@ def _bouts(base: Base, request: GateRequest) -> list[Bout]:
         bases = [Side("base", one, there, version) for one in base_trials(trials, base, given)]
     candidates = [Side("candidate", trial, Here(), __version__) for trial in trials]
     seconds = request.read("budget") / len(trials)
-    return [Bout(one, other, seconds) for one, other in zip(candidates, bases, strict=True)]
+    return [GatedPair(one, other, seconds) for one, other in zip(candidates, bases, strict=True)]
 
 
-def _arena(request: GateRequest, terms: Terms, narrator: Narrator) -> Arena:
+def _stage(request: GateRequest, terms: Terms, narrator: Narrator) -> GateStage:
     store = Store(request.out / FOLDER)
     store.prepare()
-    return Arena(
+    return GateStage(
         store=store,
         narrator=narrator,
         machine=facts.machine(),
@@ -122,51 +123,51 @@ def _arena(request: GateRequest, terms: Terms, narrator: Narrator) -> Arena:
     )
 
 
-def _find_floor(arena: Arena, bout: Bout, terms: Terms, *, anew: bool) -> None:
+def _find_floor(stage: GateStage, pair: GatedPair, terms: Terms, *, anew: bool) -> None:
     """What the machine can tell of a trial: as it is kept, or measured now and kept."""
-    trial, folder = bout.candidate.trial, arena.store.folder
-    found = None if anew else read_floor(folder, trial, arena.machine)
+    trial, folder = pair.candidate.trial, stage.store.folder
+    found = None if anew else read_floor(folder, trial, stage.machine)
     if found is None:
-        seconds = bout.seconds * (1 if anew else FLOOR_SHARE)
-        arena.narrator.tell(
+        seconds = pair.seconds * (1 if anew else FLOOR_SHARE)
+        stage.narrator.tell(
             f"{trial.label}: measuring the noise floor, which takes {clock(seconds)} at most"
             + ("" if anew else " and is kept")
         )
-        control = arena.floor(bout.candidate, seconds, arena.goal.within if anew else 1.0)
-        bout.seconds -= 0 if anew else min(seconds, control.seconds)
+        control = stage.floor(pair.candidate, seconds, stage.goal.within if anew else 1.0)
+        pair.seconds -= 0 if anew else min(seconds, control.seconds)
         found = control.floor
         if found is None:
             sentence = f"{trial.label}: no noise floor: {control.reason}"
             if anew:
                 raise NothingMeasured(sentence)
-            arena.narrator.say(sentence)
+            stage.narrator.say(sentence)
             return
         found.write(folder)
-    fitting = int(bout.seconds / found.seconds_per_round)
-    least, most = arena.goal.minimum_rounds, arena.goal.maximum_rounds
+    fitting = int(pair.seconds / found.seconds_per_round)
+    least, most = stage.goal.minimum_rounds, stage.goal.maximum_rounds
     shown = len(found.log_ratios) if anew else max(least, min(most, fitting))
-    bout.known = KnownFloor(found, shown, terms.level)
+    pair.known = KnownFloor(found, shown, terms.level)
 
 
-def _refuse_narrow(bouts: Sequence[Bout], terms: Terms) -> None:
-    for bout in bouts:
-        if bout.known is not None and terms.within < bout.known.share:
-            enough = f"{100 * bout.known.share * 1.1:.2g}%"
+def _refuse_narrow(pairs: Sequence[GatedPair], terms: Terms) -> None:
+    for pair in pairs:
+        if pair.known is not None and terms.within < pair.known.share:
+            enough = f"{100 * pair.known.share * 1.1:.2g}%"
             raise UsageError(
                 f"--within {100 * terms.within:g}% is less than this machine can tell of "
-                f"{bout.candidate.trial.label} in {clock(bout.seconds)}: its noise floor is "
-                f"{bout.known.words}. Give --within {enough}, a longer --budget or a quieter "
+                f"{pair.candidate.trial.label} in {clock(pair.seconds)}: its noise floor is "
+                f"{pair.known.words}. Give --within {enough}, a longer --budget or a quieter "
                 "machine; --floor measures it anew, --no-floor goes on all the same"
             )
 
 
-def _judged(arena: Arena, bout: Bout, terms: Terms) -> Gate:
-    in_turns = isinstance(bout.base, Side)
-    rounds, within = arena.goal.minimum_rounds, arena.goal.within
-    arena.narrator.plan(2 if in_turns else 1, rounds, within, bout.seconds)
-    if isinstance(bout.base, Side):
-        base, candidate = arena.duel(bout.base, bout.candidate, bout.seconds)
+def _judged(stage: GateStage, pair: GatedPair, terms: Terms) -> Gate:
+    in_turns = isinstance(pair.base, Side)
+    rounds, within = stage.goal.minimum_rounds, stage.goal.within
+    stage.narrator.plan(2 if in_turns else 1, rounds, within, pair.seconds)
+    if isinstance(pair.base, Side):
+        base, candidate = stage.in_turns(pair.base, pair.candidate, pair.seconds)
     else:
-        assert bout.base is not None
-        base, candidate = bout.base, arena.alone(bout.candidate, bout.seconds)
-    return examine(base, candidate, terms, in_turns=in_turns, floor=bout.known)
+        assert pair.base is not None
+        base, candidate = pair.base, stage.alone(pair.candidate, pair.seconds)
+    return examine(base, candidate, terms, in_turns=in_turns, floor=pair.known)

@@ -52,7 +52,7 @@ def launcher(
             "--per-node, --max-devices, --remote-dir and --python go with --nodes FILE"
         )
     elif member:
-        there = external_ranks.Hands(member, lambda line: narrator.say(f"convdyno: {line}"))
+        there = external_ranks.ExternalRanks(member, lambda line: narrator.say(f"convdyno: {line}"))
     else:
         there = Here()
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.app.benchmark import REAL_DATA, command_of, labels_of, stages, with_preset
-from convdyno.app.cells import make_trials
+from convdyno.app.cells import looks_anew, make_trials
 from convdyno.app.requests import RESULTS, BenchRequest
 from convdyno.app.result import Result
 from convdyno.data import SOURCES
@@ -48,6 +48,7 @@ class Errands:
     labels: Mapping[str, str]
 
 
+@looks_anew
 def submit(request: BenchRequest, narrator: Narrator = SILENCE) -> JobRun:
     """Submit the cells of a benchmark, each as a job; the rungs of a ladder stay together."""
     request = with_preset(request, narrator)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from convdyno.app import benchmark
+from convdyno.app.cells import looks_anew
 from convdyno.app.place import launcher
 from convdyno.app.requests import BenchRequest, SweepRequest
 from convdyno.app.sweep_jobs import run_jobs
@@ -61,6 +62,7 @@ def plan_sweep(request: SweepRequest, narrator: Narrator = SILENCE) -> SweepStan
         return _plan(request, wanted, run)
 
 
+@looks_anew
 def sweep(request: SweepRequest, narrator: Narrator = SILENCE) -> SweepStanding:
     """Measure what is left of a sweep; signals end it after the turn that is being measured."""
     with _opened(request, narrator) as (plan, wanted, run, how):

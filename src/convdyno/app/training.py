@@ -6,7 +6,6 @@ Each run has workers of its own: what they say, the signals they get, the record
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.app.benchmark import labels_of
-from convdyno.app.cells import one_value
+from convdyno.app.cells import looks_anew, one_value
 from convdyno.app.place import launcher
 from convdyno.app.requests import TrainRequest
 from convdyno.app.training_plan import make_training
@@ -24,14 +23,13 @@ from convdyno.launch.launcher import Team
 from convdyno.machine import facts
 from convdyno.report.training import Watcher
 from convdyno.stage.progress import SILENCE, Narrator
+from convdyno.stage.signals import heeding
 from convdyno.store import training_runs
 from convdyno.store.training_runs import RunRecord, Status
 from convdyno.trial import axes, parse
 from convdyno.trial.recipes import RECIPES
 from convdyno.trial.spec import Trial
 from convdyno.trial.training import Training, Watching
-
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 class Unwatched(Watcher):
@@ -53,6 +51,7 @@ class Trained:
     """As `train --json` has them; one that was stopped has a `signal`."""
 
 
+@looks_anew
 def train(
     request: TrainRequest, watch: Callable[[Path], Watcher] = Unwatched,
     narrator: Narrator = SILENCE,
@@ -198,14 +197,8 @@ def _passing_on(team: Team, begun: dict[str, Any]) -> Iterator[list[int]]:
             raise _Stopped
         team.nudge()
 
-    # Only the main thread may hear signals; elsewhere they are somebody else's business.
-    heard = STOPPING if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, pass_on) for number in heard}
-    try:
+    with heeding(pass_on):
         yield seen
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _by(number: int) -> str:

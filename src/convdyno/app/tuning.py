@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convdyno.app.benchmark import goal_of, limits_of
-from convdyno.app.cells import make_trials, with_room
+from convdyno.app.cells import looks_anew, make_trials, with_room
 from convdyno.app.requests import TuneRequest
 from convdyno.engines import registry
 from convdyno.errors import NothingMeasured, UsageError
@@ -37,6 +37,7 @@ class Tuned:
     """Where the records are."""
 
 
+@looks_anew
 def tune(request: TuneRequest, narrator: Narrator = SILENCE) -> Tuned:
     """Search every setting that was not given, and keep the winner as a preset."""
     there = Here()

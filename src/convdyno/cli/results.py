@@ -50,7 +50,7 @@ def list_(out: Out = Path("results"), where: Where = None, as_json: AsJson = Fal
 
 @app.command("show", epilog=EXAMPLES)
 def show(
-    record_id: Annotated[str, typer.Argument(help="An id, a part of it, or `last`.")],
+    record_id: Annotated[str, typer.Argument(help="An id, its beginning, or `last`.")],
     out: Out = Path("results"),
     as_json: AsJson = False,
 ) -> None:

@@ -80,14 +80,14 @@ class Transform:
     """What is done to the images of a split."""
 
     crop: Crop = "nvcnn"
-    """In training."""
+    """How images are cropped in training."""
     view: View = "squash"
-    """In evaluation."""
+    """What is seen of an image in evaluation."""
     resize: Resize = "plain"
     mirror: bool = True
     """Left and right exchanged in half of the training images."""
     colour: Colour = "off"
-    """In training."""
+    """How colours are changed in training."""
     fidelity: Fidelity = "fast"
     """JPEG decoding: "fast" is the fast integer DCT with plain chroma (TensorFlow's
     INTEGER_FAST), "accurate" the slow integer DCT with smooth chroma (Pillow, libjpeg)."""

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from convdyno.data.dataset_json import SIDECAR, folder_name, write_json
+from convdyno.data.dataset_json import DATASET_JSON, folder_name, write_json
 from convdyno.data.detect import DataSet
 from convdyno.data.encoded_image import (
     PLAIN,
@@ -167,7 +167,7 @@ class _Plan:
         """Do what is left to do."""
         done = self._begin()
         if done is None:
-            return self._finished(json.loads((self.target / SIDECAR).read_bytes()), True)
+            return self._finished(json.loads((self.target / DATASET_JSON).read_bytes()), True)
         resumed = bool(done)
         left = [job for job in self.jobs if job.key not in done]
         for job in self.jobs:
@@ -177,8 +177,8 @@ class _Plan:
         for job in left:
             done[job.key] = self._write(job)
             self._note(done)
-        document = self._sidecar(done)
-        write_json(self.target / SIDECAR, document)
+        document = self._dataset_json(done)
+        write_json(self.target / DATASET_JSON, document)
         (self.target / JOURNAL).unlink()
         return self._finished(document, resumed)
 
@@ -190,8 +190,8 @@ class _Plan:
             done = self._same(journal)["done"]
             clear_parts(self.target, "**/*", older=0)
             return dict(done)
-        if (self.target / SIDECAR).exists():
-            self._same(self.target / SIDECAR)
+        if (self.target / DATASET_JSON).exists():
+            self._same(self.target / DATASET_JSON)
             return None
         if any(self.target.iterdir()):
             raise UsageError(f"{self.target} is not empty; name a folder that is, or a new one")
@@ -271,7 +271,7 @@ class _Plan:
         if self.progress is not None:
             self.progress(self.total - self.left, self.total, pace * self.left)
 
-    def _sidecar(self, done: dict[str, Any]) -> dict[str, Any]:
+    def _dataset_json(self, done: dict[str, Any]) -> dict[str, Any]:
         counts = dict.fromkeys(self.sources, 0)
         for job in self.jobs:
             counts[job.split] += done[job.key]["count"]

@@ -11,12 +11,12 @@ from convdyno.data.files import reason
 from convdyno.errors import BadData
 from convdyno.files import write_whole
 
-SIDECAR = "dataset.json"
+DATASET_JSON = "dataset.json"
 
 
-def read_sidecar(folder: Path) -> tuple[int, tuple[str, ...]] | None:
-    """The first label and the class names that a folder's sidecar says; None without one."""
-    path = folder / SIDECAR
+def read_dataset_json(folder: Path) -> tuple[int, tuple[str, ...]] | None:
+    """The first label and the class names that a folder's `dataset.json` says; None without one."""
+    path = folder / DATASET_JSON
     if not path.is_file():
         return None
     try:

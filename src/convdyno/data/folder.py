@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.data.dataset_json import folder_name, read_sidecar
+from convdyno.data.dataset_json import folder_name, read_dataset_json
 from convdyno.data.encoded_image import HEAD, sniff
 from convdyno.data.files import Blob, listed, reason
 from convdyno.data.source import Example, Facts, Parted, Split
@@ -38,7 +38,7 @@ class ImagePlace(NamedTuple):
     label: int
     size: int
     offset: int = WHOLE
-    """In the archive."""
+    """Where the file begins in its archive."""
 
 
 @dataclass
@@ -108,7 +108,7 @@ class ImageFolder(Parted[Path]):
     def open(self, split: Split) -> Pictures:
         """The split's files, listed; labels follow the sorted names of the class folders."""
         folders = class_folders(self.parts.get("train", self.parts[split]))
-        told = read_sidecar(self.path)
+        told = read_dataset_json(self.path)
         classes = folders if told is None else told[1]
         if told is not None:
             folders = tuple(map(folder_name, classes))

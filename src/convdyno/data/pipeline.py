@@ -147,16 +147,16 @@ class Pipeline:
             raise UsageError(f"there is no batch {first} of epoch {epoch} to start at")
         first += epoch * self.schedule.batches
         tolerance = tolerance or Tolerance("error", len(source))
-        crew = self._crew = _Crew(recipe, self.schedule, first, prefetch + 1, tolerance)
-        # The threads know the crew alone: when nobody knows the pipeline any more, they end; so
+        decoders = self._decoders = _Decoders(recipe, self.schedule, first, prefetch + 1, tolerance)
+        # The threads know the decoders alone: when nobody knows the pipeline any more, they end; so
         # they do when the interpreter does.
-        self._finish = weakref.finalize(self, crew.stop)
-        crew.begin(threads)
+        self._finish = weakref.finalize(self, decoders.stop)
+        decoders.begin(threads)
 
     @property
     def position(self) -> Position:
         """The place of the batch that comes next; `start` takes up there again."""
-        return self._crew.position(self._crew.given + 1)
+        return self._decoders.position(self._decoders.given + 1)
 
     def facts(self) -> dict[str, object]:
         """What ran, for the record."""
@@ -168,7 +168,7 @@ class Pipeline:
     def __next__(self) -> tuple[Pixels, Labels]:
         start = time.perf_counter()
         try:
-            return self._crew.next()
+            return self._decoders.next()
         except BaseException:
             self.close()
             raise
@@ -202,7 +202,7 @@ class _Batch:
     """By the first slot of the chunk."""
 
 
-class _Crew:
+class _Decoders:
     """The threads, the buffers and who may write where."""
 
     def __init__(

@@ -34,7 +34,7 @@ class Facts:
     image: tuple[int, int, int] | None
     """Height, width and channels, where all images have the same."""
     bytes: int
-    """On disk."""
+    """How large it is on disk."""
 
 
 class Example(NamedTuple):

@@ -30,7 +30,7 @@ class Picture:
 
     encoded: bytes
     label: int
-    """As stored."""
+    """The number as it is stored."""
     text: str = ""
     filename: str = ""
     height: int = 0

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from convdyno.data.dataset_json import SIDECAR, read_sidecar
+from convdyno.data.dataset_json import DATASET_JSON, read_dataset_json
 from convdyno.data.files import listed, reason
 from convdyno.data.optional_import import need
 from convdyno.data.source import Example, Facts, Parted, Split
@@ -223,7 +223,7 @@ class RecordSet(Parted[list[Path]]):
     kind: str = "tfrecord"
 
     def open(self, split: Split) -> Records:
-        """The split's files mapped, their classes taken from the sidecar or counted."""
+        """The split's files mapped, their classes taken from `dataset.json` or counted."""
         _allow_files(sum(len(paths) for paths in self.parts.values()))
         files = [RecordFile(path) for path in self.parts[split]]
         count = sum(len(file) for file in files)
@@ -235,7 +235,7 @@ class RecordSet(Parted[list[Path]]):
 
     def _classes(self, split: Split, files: list[RecordFile]) -> tuple[int, tuple[str, ...]]:
         folder = self.path if self.path.is_dir() else self.path.parent
-        told = read_sidecar(folder)
+        told = read_dataset_json(folder)
         if told is not None:
             return told
         # Both splits must agree about the classes, and training knows them all.
@@ -298,7 +298,11 @@ def _counted(files: Sequence[RecordFile]) -> tuple[str, ...]:
 
 def _out_of_range(where: str, label: int, first: int, classes: Sequence[str]) -> str:
     last = f" to {first + len(classes) - 1}" if classes else ""
-    hint = "" if first == 0 or label else f"; a {SIDECAR} beside it can say that they count from 0"
+    hint = (
+        ""
+        if first == 0 or label
+        else f"; a {DATASET_JSON} beside it can say that they count from 0"
+    )
     return f"the record in {where} has label {label}, but labels go from {first}{last}{hint}"
 
 

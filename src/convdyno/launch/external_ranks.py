@@ -25,11 +25,11 @@ from convdyno.errors import Refused, TrialFailed, UsageError
 from convdyno.launch.contact import ADVICE, Board, Contact, given_secret, ports
 from convdyno.launch.launcher import Launcher, Team
 from convdyno.launch.local import HUGE_PAGES, environment
-from convdyno.launch.remote_supervisor import Tether
+from convdyno.launch.remote_supervisor import Supervisor
 from convdyno.launch.starters import LOCAL, Member
 from convdyno.launch.starters import found as found
-from convdyno.launch.transport import WORKER, Death, Link, PipeLink, TetheredLines
-from convdyno.launch.worker_group import PING_SECONDS, Crew, Place
+from convdyno.launch.transport import WORKER, ExitStatus, Link, PipeLink, SupervisedLines
+from convdyno.launch.worker_group import PING_SECONDS, Place, WorkerGroup
 from convdyno.machine import facts
 from convdyno.machine.processor import usable_cores
 from convdyno.rendezvous import Meeting, Unproven, call, listen
@@ -60,7 +60,7 @@ def lend(member: Member) -> None:
                 return  # Rank 0 has closed: nothing more is wanted.
             given, limit = _order(first)
             with contextlib.suppress(OSError):
-                Tether(WORKER, incoming, outgoing, limit, environment=os.environ | given).hold()
+                Supervisor(WORKER, incoming, outgoing, limit, environment=os.environ | given).hold()
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
         line = _call_again(member, contact)
@@ -75,7 +75,7 @@ def _first_call(member: Member) -> tuple[socket.socket, Contact]:
     while True:
         for contact in _by_token(member, token) if token else board.contacts():
             try:
-                return _call(member, contact), contact
+                return _call(member, contact, unproven), contact
             except Unproven:
                 unproven += 1
             except OSError:
@@ -111,8 +111,8 @@ def _call_again(member: Member, contact: Contact) -> socket.socket | None:
     return None
 
 
-def _call(member: Member, contact: Contact) -> socket.socket:
-    about = {"name": socket.gethostname(), "cores": usable_cores()}
+def _call(member: Member, contact: Contact, unproven: int = 0) -> socket.socket:
+    about = {"name": socket.gethostname(), "cores": usable_cores(), "unproven": unproven}
     key = contact.secret.encode()
     return call(contact.address, contact.port, key, member.rank, member.size, about)
 
@@ -139,7 +139,7 @@ class _Whereabouts:
     cores: tuple[int, ...]
 
 
-class Hands(Launcher):
+class ExternalRanks(Launcher):
     """As rank 0: everybody else, and where they are."""
 
     def __init__(self, member: Member, tell: Callable[[str], None] = lambda line: None) -> None:
@@ -160,6 +160,7 @@ class Hands(Launcher):
         finally:
             board.withdraw()
         others = [self._meeting.look(rank) for rank in range(1, member.size)]
+        self._unproven = sum(int(other.facts["unproven"]) for other in others)
         here = socket.gethostname()
         # Ranks beside this one see it by an address that is no use on other machines.
         mine = next((o.mine for o in others if o.facts["name"] != here), others[0].mine)
@@ -206,13 +207,18 @@ class Hands(Launcher):
                 return PipeLink(environment=environment(trial))
             return SocketLink(self._meeting.take(rank).line, environment(trial), limit)
 
-        return Crew(connect, self._places(trial), trial, rank_seconds)
+        return WorkerGroup(connect, self._places(trial), trial, rank_seconds)
 
     def close(self) -> None:
         """Let the others go, and say if somebody else has called."""
         self._meeting.close()
         if strangers := self._meeting.strangers:
             self._tell(_turned_away(strangers))
+        if self._unproven:
+            self._tell(
+                f"{_calls(self._unproven)} of other ranks met somebody who could not prove to be "
+                "rank 0 of this run; nothing was told there"
+            )
 
     def _places(self, trial: Trial) -> list[Place]:
         names = [caller.name for caller in self._ranks]
@@ -289,11 +295,11 @@ def _own_address(member: Member) -> str:
 
 
 class SocketLink(Link):
-    """A worker that another rank lends, held there by a tether."""
+    """A worker that another rank lends, held there by a supervisor."""
 
     def __init__(self, line: socket.socket, environment: Mapping[str, str], limit: float) -> None:
         self._line = line
-        self._lines = TetheredLines()
+        self._lines = SupervisedLines()
         line.setblocking(True)
         order = {"environment": dict(environment), "limit": limit}
         with contextlib.suppress(OSError):  # Whether it has arrived shows in what is received.
@@ -315,7 +321,7 @@ class SocketLink(Link):
             chunk = b""
         return self._lines.feed(chunk) if chunk else None
 
-    def death(self) -> Death:
+    def death(self) -> ExitStatus:
         return self._lines.death or ("failed", "died (its connection was lost)")
 
     def end(self, *, kindly: bool = False) -> None:

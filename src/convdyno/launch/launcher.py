@@ -19,10 +19,10 @@ class OutOfTime(Exception):
 
 
 class Team(Protocol):
-    """What runs a trial: one worker, or a crew."""
+    """What runs a trial: one worker, or a group of workers."""
 
     ranks: tuple[Rank, ...] = ()
-    """Everybody in a crew, as far as they have come; nobody for a plain worker."""
+    """Everybody in a group of workers, as far as they have come; nobody for a plain worker."""
 
     def ask(
         self, do: str, *, silence: float, until: float | None = None, **more: Any

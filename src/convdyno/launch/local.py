@@ -14,7 +14,7 @@ from typing import Any
 from convdyno.errors import Refused, TrialFailed
 from convdyno.launch.launcher import Launcher, OutOfTime, Team
 from convdyno.launch.transport import DOING, WORKER, PipeLink, died_while
-from convdyno.launch.worker_group import Crew, Place
+from convdyno.launch.worker_group import Place, WorkerGroup
 from convdyno.machine import facts
 from convdyno.machine.processor import usable_cores
 from convdyno.trial.spec import Trial
@@ -108,7 +108,7 @@ class Here(Launcher):
 
     def alone(self, trial: Trial) -> bool:
         """Several processes are not stopped."""
-        return trial.crewed
+        return trial.has_ranks
 
     def counts(self, wanted: Sequence[int] | None) -> list[int]:
         """What was asked for."""
@@ -131,11 +131,11 @@ class Here(Launcher):
         return here // most
 
     def start(self, trial: Trial, rank_seconds: float) -> Team:
-        """A worker or a crew."""
-        if not trial.crewed:
+        """A worker or a group of workers."""
+        if not trial.has_ranks:
             return LocalWorker(environment(trial), self._command)
         connect = partial(PipeLink, self._command, environment(trial))
-        return Crew(lambda place: connect(), places(trial), trial, rank_seconds)
+        return WorkerGroup(lambda place: connect(), places(trial), trial, rank_seconds)
 
 
 def places(

@@ -36,7 +36,7 @@ SPEAKING_SECONDS = 2.0
 """How long a command's last words may take when it has ended."""
 
 
-class Tether:
+class Supervisor:
     """One command, held by the lines that come in for it."""
 
     def __init__(
@@ -169,10 +169,10 @@ def main() -> None:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     folder = next((name for name in given.folders or () if Path(name).is_dir()), None)
-    tether = Tether(given.command, sys.stdin.buffer, sys.stdout.buffer, given.limit, folder)
+    supervisor = Supervisor(given.command, sys.stdin.buffer, sys.stdout.buffer, given.limit, folder)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda *_: tether.end())
-    code = tether.hold()
+        signal.signal(number, lambda *_: supervisor.end())
+    code = supervisor.hold()
     os._exit(code if code >= 0 else 128 - code)  # Threads may be blocked for good.
 
 

@@ -40,7 +40,7 @@ class Errand:
 
     name: str
     what: str
-    """In words."""
+    """The trial, in words."""
     header: Mapping[str, str]
     step: Mapping[str, str]
     tasks: int

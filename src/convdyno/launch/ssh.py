@@ -1,4 +1,4 @@
-"""Workers on far hosts over ssh, each held there by a tether.
+"""Workers on far hosts over ssh, each held there by a supervisor.
 
 nodes = read_nodes(Path("nodes.txt"), per_node=2)
 with closing(SshLauncher(nodes, Remote(), logs=out / "logs")) as there:
@@ -24,8 +24,8 @@ from convdyno.launch.nodes import Nodes
 from convdyno.launch.preflight import connect, preflight
 from convdyno.launch.remote_host import FarHost, Remote
 from convdyno.launch.ssh_client import LOST, Ssh
-from convdyno.launch.transport import GRACE_SECONDS, Death, Link, PipeLink, TetheredLines
-from convdyno.launch.worker_group import PING_SECONDS, Crew, Place
+from convdyno.launch.transport import GRACE_SECONDS, ExitStatus, Link, PipeLink, SupervisedLines
+from convdyno.launch.worker_group import PING_SECONDS, Place, WorkerGroup
 from convdyno.machine.facts import SPEED_VARIABLES
 from convdyno.trial.spec import Trial
 
@@ -110,7 +110,7 @@ class SshLauncher(Launcher):
             log = folder / f"rank-{ranks[place]}-{place.called}.log"
             return FarLink(there[place], variables, log, limit)
 
-        return Crew(join, list(there), trial, rank_seconds)
+        return WorkerGroup(join, list(there), trial, rank_seconds)
 
     def close(self) -> None:
         """Hang up everywhere; a second time does nothing."""
@@ -120,7 +120,7 @@ class SshLauncher(Launcher):
 
 
 class FarLink(PipeLink):
-    """A worker on a far host: ssh, a tether there, and the worker."""
+    """A worker on a far host: ssh, a supervisor there, and the worker."""
 
     ping, ended, nudge = Link.ping, Link.ended, Link.nudge
 
@@ -133,7 +133,7 @@ class FarLink(PipeLink):
         command = host.command("convdyno.launch.remote_supervisor", [*held, *worker], variables)
         super().__init__(command, log=log)
         self._host = host
-        self._lines = self._far = TetheredLines()
+        self._lines = self._far = SupervisedLines()
         self._asked: float | None = None
         """When it was asked to end."""
 
@@ -143,8 +143,8 @@ class FarLink(PipeLink):
             self._asked = time.monotonic()
             self.send("end")
 
-    def death(self) -> Death:
-        """As the tether told it; else it is ssh that ended."""
+    def death(self) -> ExitStatus:
+        """As the supervisor told it; else it is ssh that ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE_SECONDS)
         end_of_ssh = "failed", f"died ({_end_of_ssh(self.process.returncode)})"
@@ -152,7 +152,7 @@ class FarLink(PipeLink):
         return status, self._with_last_words(how) if status == "failed" else how
 
     def end(self, *, kindly: bool = False) -> None:
-        """End it there, and the line to it; a tether that does not answer is ended from here."""
+        """End it there, and the line to it; a supervisor that is silent is ended from here."""
         if self._stderr.closed:
             return
         if kindly:
@@ -187,7 +187,7 @@ def _places(host: FarHost, trial: Trial) -> list[Place]:
 
 
 def _new_folder(logs: Path, trial: Trial) -> Path:
-    """For the words of one crew."""
+    """For the words of one group."""
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{trial.digest[:8]}"
     for ending in ("", *(f"-{n}" for n in range(2, 1000))):
         with contextlib.suppress(FileExistsError):

@@ -16,7 +16,7 @@ from typing import IO, Any, Protocol
 
 HERE = b"convdyno is here\n"
 """The first line of whatever was started on a far host, after what login scripts print there."""
-Death = tuple[str, str]
+ExitStatus = tuple[str, str]
 """The status of the record, and how the worker died."""
 GRACE_SECONDS = 5.0
 """How long a worker may take to end after its last answer."""
@@ -42,7 +42,7 @@ CHATTER = re.compile(r"[IW]\d{4} ")
 
 
 class Link(Protocol):
-    """One worker, wherever it runs; as it stands, one that a tether holds, which is sent words."""
+    """One worker, wherever it runs; as it stands, one that a supervisor there is told about."""
 
     def fileno(self) -> int:
         """Readable when there is something to receive."""
@@ -62,7 +62,7 @@ class Link(Protocol):
         return False
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the worker and everything that it started; a tether only ends it."""
+        """Send a signal to the worker and everything that it started; a supervisor only ends it."""
         if number == signal.SIGKILL:
             self.send("end")
 
@@ -70,7 +70,7 @@ class Link(Protocol):
         """Ask the worker to finish what it is doing."""
         self.send("nudge")
 
-    def death(self) -> Death:
+    def death(self) -> ExitStatus:
         """How it died, once nothing can be received."""
 
     def end(self, *, kindly: bool = False) -> None:
@@ -89,14 +89,14 @@ class EventLines:
         return [json.loads(line) for line in whole]
 
 
-class TetheredLines(EventLines):
-    """The worker's events, between what login scripts say first and the tether last."""
+class SupervisedLines(EventLines):
+    """The worker's events, between what login scripts say first and the supervisor last."""
 
     def __init__(self) -> None:
         super().__init__()
         self.process: int | None = None
-        """The number of the tether there."""
-        self.death: Death | None = None
+        """The number of the supervisor there."""
+        self.death: ExitStatus | None = None
         self._preamble: bytes | None = b""
 
     def feed(self, chunk: bytes) -> list[dict[str, Any]]:
@@ -175,7 +175,7 @@ class PipeLink(Link):
         """To the process alone, not to what it started."""
         self.process.terminate()
 
-    def death(self) -> Death:
+    def death(self) -> ExitStatus:
         """By exit code or signal, with the last line that it wrote to its log."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE_SECONDS)
@@ -205,7 +205,7 @@ class PipeLink(Link):
         return f"{how}: {lines[-1][:300]}" if lines else how
 
 
-def obituary(code: int | None, oom_kills_before: int) -> Death:
+def obituary(code: int | None, oom_kills_before: int) -> ExitStatus:
     """How a process died: its exit code is negative for a signal, and None if it will not end."""
     if code == -signal.SIGKILL and oom_kills() > oom_kills_before:
         return "oom", "the system ran out of memory and ended it: try a smaller --batch"

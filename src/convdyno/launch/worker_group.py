@@ -2,7 +2,7 @@
 
 A command goes to all ranks, and its answer is there when all have answered. Every few seconds each
 rank says that it is alive: whoever is silent for longer, has died or has failed is named, with its
-host, and the whole crew is ended.
+host, and the whole group is ended.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Place:
         return list(range(first, first + self.cores))
 
 
-class Crew(Team):
+class WorkerGroup(Team):
     """The ranks of one trial; every failure is a `TrialFailed` that names rank and host.
 
     A rank that is silent for `rank_seconds` counts as lost. Crews are never paused: engines would
@@ -96,7 +96,7 @@ class Crew(Team):
         self._closed: set[int] = set()
         """Ranks that have said all they had to say, and end."""
         self._said = [0] * len(places)
-        """How often each rank had spoken in the huddle when it was last heard of."""
+        """How often each rank had spoken in the meeting when it was last heard of."""
         self._pinged = time.monotonic()
 
     def ask(
@@ -161,7 +161,7 @@ class Crew(Team):
         common: dict[str, Any] = {
             "size": len(hosts),
             "peers": [f"{h}:{one['ports'][0]}" for h, one in zip(hosts, greeted, strict=True)],
-            "huddle": f"{hosts[0]}:{greeted[0]['ports'][1]}",
+            "meeting": f"{hosts[0]}:{greeted[0]['ports'][1]}",
             "token": secrets.token_hex(16),
             "timeout_seconds": 3 * self._rank_seconds,
         }
@@ -310,7 +310,7 @@ class Crew(Team):
     def _awaited(self, rank: int) -> str:
         """Who keeps the others waiting, as far as can be told, when a rank's answer is missing.
 
-        A rank may only wait in the huddle for another one, which has not got there.
+        A rank may only wait in the meeting for another one, which has not got there.
         """
         silent = [n for n in range(rank, len(self._links)) if not self._unread[n]]
         least = min(self._said[n] for n in silent)

@@ -49,7 +49,7 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankRounds:
-    """One rank of a crew: where it was, and its own times."""
+    """One rank of a group of workers: where it was, and its own times."""
 
     rank: int
     host: str
@@ -336,7 +336,7 @@ def _cautions(record: Record, found: Interval | None, contaminated: int) -> list
         )
     if any(process.recompilations for process in measured):
         told.append("the framework compiled something again while it was measured")
-    if any(process.sitting for process in measured) and not record.trial.crewed:
+    if any(process.sitting for process in measured) and not record.trial.has_ranks:
         told.append(
             "memory did not hold all cells at once, so this one was measured after, not between, "
             "the others: use fewer cells or smaller batches"

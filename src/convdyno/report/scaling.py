@@ -38,7 +38,7 @@ MOST_RANKS = 8
 
 @dataclass(frozen=True)
 class RankRate:
-    """One rank of a crew: where it was and how fast."""
+    """One rank of a group of workers: where it was and how fast."""
 
     rank: int
     host: str

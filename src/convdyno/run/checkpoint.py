@@ -38,7 +38,7 @@ class TrainingStanding:
 
     training: Training
     step: int
-    """Updates made."""
+    """How many updates were made."""
     epoch: int
     batch: int
     """The place of the next batch in the data."""
@@ -48,7 +48,7 @@ class TrainingStanding:
     best: float | None = None
     """The highest top-1 accuracy so far."""
     best_step: int = -1
-    """When that was."""
+    """The step at which that was."""
     evaluated: int = -1
     """The step of the latest evaluation."""
 

@@ -44,7 +44,7 @@ class Ranks:
         """Rank 0 has one line to each other rank, in their order; another rank has one to it."""
         if world.alone:
             return
-        host, _, port = world.huddle.rpartition(":")
+        host, _, port = world.meeting.rpartition(":")
         if self.first:
             self._lines = _received(host, int(port), world, patience)
         else:

@@ -45,7 +45,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class Arena:
+class GateStage:
     """What gates have in common."""
 
     store: Store
@@ -53,13 +53,13 @@ class Arena:
     machine: dict[str, Any]
     command: str
     goal: Goal
-    """Of the ratio."""
+    """How well the ratio is to be known."""
     silence_seconds: float
     rank_seconds: float
     steps: int
     """First steps whose losses are kept."""
 
-    def duel(self, base: Side, candidate: Side, seconds: float) -> tuple[Record, Record]:
+    def in_turns(self, base: Side, candidate: Side, seconds: float) -> tuple[Record, Record]:
         """Both in the same rounds, in turns."""
         cells = [self._cell(base), self._cell(candidate)]
         self._in_turns(cells, self.goal, seconds)

@@ -20,6 +20,7 @@ from convdyno.launch.launcher import Team
 from convdyno.machine import kinds
 from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import Failures, Limits, Stage, StagedCell, Stopped
+from convdyno.stage.signals import heeding
 from convdyno.stats.index_figures import figures
 from convdyno.stats.plan import Goal
 from convdyno.store.cell_locks import Claim, cell_name, claim
@@ -29,7 +30,6 @@ from convdyno.store.record import Record, new_record
 from convdyno.store.sweep_plan import OPEN, PlannedTrial, SweepPlan, grouped, in_random_order
 from convdyno.trial.spec import Trial
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 CROWDED = "ran out of memory beside other cells: to be measured alone"
 CROWD = Failures(instead={"oom": TrialFailed("interrupted", CROWDED)})
 """Of several cells: one without room beside others is tried alone before that is a result."""
@@ -55,7 +55,7 @@ class Means:
     together: int
     """Cells that are measured in turns at the most: each is a live process."""
     seed: int
-    """Of the order."""
+    """What the order of cells is drawn by."""
     narrator: Narrator = field(default_factory=Narrator)
     quiet: bool = False
 
@@ -252,12 +252,8 @@ class SweepRun:
             if self._stage is not None:
                 self._stage.stop(self.signal.name)
 
-        before = {number: signal.signal(number, heed) for number in STOPPING}
-        try:
+        with heeding(heed):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _cut(group: list[PlannedTrial], most: int) -> list[list[PlannedTrial]]:

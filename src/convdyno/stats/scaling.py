@@ -147,7 +147,7 @@ def standings(ranks: Sequence[Sequence[Round | None]], looks: int = 1) -> list[R
 
 
 def at_the_pace_of(rank: Sequence[Round | None], size: int) -> list[Round | None]:
-    """What a crew of that size would do if all its ranks were as fast as this one."""
+    """What a group of workers of that size would do if all its ranks were as fast as this one."""
     return [one and replace(one, images=one.images * size) for one in rank]
 
 

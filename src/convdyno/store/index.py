@@ -50,7 +50,7 @@ class RecordHead:
     labels: dict[str, str]
     host: str
     kind: str
-    """Of the machine."""
+    """The kind of machine it ran on."""
     role: str = ""
     run: str = ""
     convdyno: str = ""

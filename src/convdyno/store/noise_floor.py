@@ -22,7 +22,7 @@ class Floor(Frozen):
 
     schema_version: Literal[1] = 1
     created: str
-    """UTC, ISO 8601."""
+    """The time, UTC, ISO 8601."""
     host: str
     machine: str
     """What the machine is, in words."""

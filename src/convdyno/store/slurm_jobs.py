@@ -36,7 +36,7 @@ class Job(Frozen):
     id: Annotated[str, Field(pattern="^[0-9]*$")]
     """Slurm's: a number, and no option of a command that is given it."""
     what: str
-    """In words."""
+    """The trial, in words."""
     trials: tuple[Trial, ...]
     """As they were submitted."""
     record_ids: tuple[RecordId, ...]
@@ -69,7 +69,7 @@ class JobRun(Frozen):
     convdyno: str = __version__
     name: RecordId
     created: str
-    """UTC, ISO 8601."""
+    """The time, UTC, ISO 8601."""
     command: str
     """What submitted it."""
     jobs: tuple[Job, ...] = ()

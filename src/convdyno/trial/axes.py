@@ -191,7 +191,7 @@ AXES: tuple[Axis, ...] = (
     _choice(
         "kernels", choices.Kernels,
         "native (what users write), tuned (our fastest form; JAX on CPU)",
-        how=True, resumes=True, also={"train": Own("{}", "native"), "certify": Own("{}", "native")},
+        how=True, resumes=True, also={"train": Own("{}", "native")},
     ),
     _choice(
         "feed", choices.Feed, "For Keras: batch (train_on_batch), fit (model.fit)", how=True

@@ -147,7 +147,7 @@ class Trial(_Frozen):
         return self.cores and self.cores * devices
 
     @property
-    def crewed(self) -> bool:
+    def has_ranks(self) -> bool:
         """Whether it needs more than one plain process that has the machine to itself."""
         return self.devices > 1 or self.cores is not None
 

@@ -29,7 +29,7 @@ class Training(BaseModel):
     epochs: Annotated[float, Field(gt=0)]
     schedule: Schedule = Schedule()
     evaluate_every: Annotated[float, Field(gt=0)] = 1.0
-    """Epochs."""
+    """Epochs between evaluations."""
     until: Annotated[float, Field(gt=0, le=1)] | None = None
     """The top-1 accuracy at which training stops."""
 

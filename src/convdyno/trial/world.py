@@ -19,10 +19,10 @@ class World(BaseModel):
     local_size: Annotated[int, Field(ge=1)] = 1
     peers: tuple[str, ...] = ()
     """The `host:port` at which each rank can be reached; all meet at the first."""
-    huddle: str = ""
+    meeting: str = ""
     """The `host:port` at which rank 0 listens for small agreements between ranks."""
     token: str = ""
-    """What the ranks know each other by at the huddle."""
+    """What the ranks know each other by at the meeting."""
     interface: str | None = None
     """The network interface that this rank's address belongs to, where that is known."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 60.0

@@ -19,7 +19,7 @@ class Style(NamedTuple):
 
     dropout: float = 0.2
     eps: float = 1e-3
-    """Of batch norm."""
+    """What batch norm adds to a variance."""
     count_pad: bool = False
     """Whether an average pool divides by padded cells too."""
     max_last: bool = False
