@@ -83,7 +83,7 @@ class WorkerHere:
 
 
 def _start(self: local.Here, trial: Trial, rank_seconds: float) -> Team:
-    plain = trial.engine in ENGINES and not trial.crewed and self._command == transport.WORKER
+    plain = trial.engine in ENGINES and not trial.has_ranks and self._command == transport.WORKER
     if plain and not any(word in trial.device for word in OWN_PROCESS):
         return WorkerHere()
     return HERE(self, trial, rank_seconds)

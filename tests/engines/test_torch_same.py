@@ -13,7 +13,9 @@ from convdyno.engines.contract import Optimiser, normalise
 LAYOUTS = ("nchw", "nhwc")
 
 
-@pytest.fixture(scope="module", params=[(n, layout) for n in MINIATURES for layout in LAYOUTS])
+@pytest.fixture(
+    scope="module", params=[(n, layout) for n in MINIATURES for layout in LAYOUTS], ids="-".join
+)
 def opened(request):
     name, layout = request.param
     blueprint = MINIATURES[name]()

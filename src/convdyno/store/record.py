@@ -210,7 +210,7 @@ class Record(_Frozen):
     id: RecordId
     """The name of its file, wherever it is taken to: so it is one, and no path."""
     created: str
-    """The time, UTC, ISO 8601."""
+    """UTC, ISO 8601."""
     convdyno: str = __version__
     trial: Trial
     trial_digest: str
