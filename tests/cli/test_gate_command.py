@@ -170,7 +170,9 @@ def test_records_of_earlier_are_a_base_that_is_not_paired(convdyno: Any, tmp_pat
     assert [gate["trial"]["batch"] for gate in outcome.json["gates"]] == [4, 8]
     assert not any(gate["paired"] for gate in outcome.json["gates"])
     assert outcome.json["gates"][0]["base"]["record"].startswith("main/")
-    assert all(g["level"] == pytest.approx(0.975) for g in outcome.json["gates"])
+    # Half of 5 % for each of two candidates; half of that where it took more than one look.
+    levels = [pytest.approx(0.975), pytest.approx(0.9875)]
+    assert all(gate["level"] in levels for gate in outcome.json["gates"])
     shown = convdyno(*BLIND[:-2], "--no-floor", *device(0.002), "--batch", "8", "--base", "main")
     assert "unpaired: the base is of" in shown.out
     missing = convdyno(*BLIND, *device(0.002), "--batch", "16", "--base", "main")

@@ -129,7 +129,7 @@ def test_the_cover_has_everything_that_is_lowered_in_the_zoo(
 
 
 @examined("quickly compiled")
-@pytest.mark.parametrize("part", reversed(range(PARTS)))  # The first one starts the workers.
+@pytest.mark.parametrize("part", [*reversed(range(PARTS))])  # The first one starts the workers.
 def test_everything_that_is_lowered_in_the_zoo(
     examination: Examination, short: list[Blueprint], part: int
 ) -> None:

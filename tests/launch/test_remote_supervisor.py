@@ -211,7 +211,8 @@ def test_a_tether_needs_nothing_but_python() -> None:
         "true",
     ]
     source = Path(__file__).parents[2] / "src"
-    done = subprocess.run(
-        command, env={"PYTHONPATH": str(source)}, capture_output=True, stdin=subprocess.PIPE
-    )
-    assert done.returncode == 0, done.stderr
+    pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    with subprocess.Popen(command, env={"PYTHONPATH": str(source)}, **pipes) as held:
+        assert held.stderr is not None
+        said = held.stderr.read()  # Until it has ended by itself: hanging up would end it.
+    assert held.returncode == 0, said
