@@ -211,7 +211,7 @@ def test_a_tether_needs_nothing_but_python() -> None:
         "true",
     ]
     source = Path(__file__).parents[2] / "src"
-    pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, env={"PYTHONPATH": str(source)}, **pipes) as held:
         assert held.stderr is not None
         said = held.stderr.read()  # Until it has ended by itself: hanging up would end it.
