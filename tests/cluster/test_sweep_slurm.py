@@ -52,7 +52,7 @@ def test_a_sweep_submits_what_is_missing_and_collects_it(user: Site) -> None:
 def test_jobs_that_are_in_the_queue_are_waited_for_not_submitted_again(user: Site) -> None:
     user.submit(
         "deepmnist", "--engine", "clockwork", "--device", "step=0.01", "--devices", "1",
-        "--rounds", "1", "--within", "any", "--budget", "3m", "--rank-timeout", "2m",
+        "--rounds", "1", "--within", "50%", "--budget", "3m", "--rank-timeout", "2m",
         "--slurm", "partition=GPU,gres=gpu:k80,cpus-per-task=1,time=15",
     )  # fmt: skip
     done = user("sweep", "sweep.toml", "--set", "case=k80")
