@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from convdyno.stats.compare import Comparison
-from convdyno.stats.ladder import Share
 from convdyno.trial import axes
 from convdyno.trial.spec import Trial
+
+if TYPE_CHECKING:  # A list of records needs no arithmetic.
+    from convdyno.stats.compare import Comparison
+    from convdyno.stats.ladder import Share
 
 UNPAIRED = "measured in different runs: how the machine changed in between was not seen"
 MODES = {"train": "training", "infer": "inference"}

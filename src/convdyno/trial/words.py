@@ -7,19 +7,25 @@ import shlex
 from convdyno.trial.axes import AXES
 from convdyno.trial.spec import Trial
 
+WORDED = {
+    axis.name: Trial.model_fields[axis.name].default
+    for axis in AXES
+    if axis.commands
+    and axis.of_trial == axis.name
+    and axis.name not in ("engine", "batch", "slurm")
+}
+"""What is said of a trial where it is not the default, and the default."""
+
 
 def bench_words(trial: Trial, *, ladder: bool = False) -> list[str]:
     """What to give to `convdyno bench` to run a trial; what is the default is left out."""
     batch = trial.global_batch if trial.scaling == "strong" else trial.batch
     words = [trial.network, "--engine", trial.engine, "--batch", str(batch)]
-    for axis in AXES:
-        name = axis.name
-        if name in ("engine", "batch", "slurm") or axis.of_trial != name or not axis.commands:
-            continue
+    for name, default in WORDED.items():
         value = getattr(trial, name)
         if name == "optimiser":
             words += ["--optimiser", value.kind, "--rate", repr(value.rate)]
-        elif value != Trial.model_fields[name].default:
+        elif value != default:
             words += [f"--{name.replace('_', '-')}", *([] if value is True else [_word(value)])]
     return words + ["--ladder"] * ladder
 
