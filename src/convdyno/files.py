@@ -31,7 +31,7 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
         if about.st_size > most:
             raise OSError(errno.EFBIG, f"it has {about.st_size} bytes", str(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(most)
+            return file.read()
 
 
 @contextlib.contextmanager

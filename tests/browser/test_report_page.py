@@ -8,11 +8,11 @@ import pytest
 from chromium import PHONE, Browser
 from made_up import a_machine, failed, made, store_of
 
-from convdyno.app.certification import stored_certificates
 from convdyno.report.cells import gather
 from convdyno.report.figures import figures
 from convdyno.report.page import SECTIONS, page
 from convdyno.report.report_model import make_report
+from convdyno.store.folder import stored_certificates
 from convdyno.store.record import Record
 from convdyno.store.training_runs import begin
 from convdyno.trial.spec import make_trial

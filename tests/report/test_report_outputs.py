@@ -13,7 +13,6 @@ import pytest
 from crews import crew_record
 from made_up import a_machine, failed, made, store_of
 
-from convdyno.app.certification import stored_certificates
 from convdyno.report.bench_json import to_json
 from convdyno.report.cell import cell_of
 from convdyno.report.cells import gather
@@ -24,6 +23,7 @@ from convdyno.report.markdown import markdown
 from convdyno.report.page import SECTIONS, page
 from convdyno.report.report_json import bencher, report_document
 from convdyno.report.report_model import ReportModel, make_report
+from convdyno.store.folder import stored_certificates
 from convdyno.store.record import Record
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"

@@ -23,15 +23,6 @@ def certify(request: CertifyRequest) -> Iterator[Certificate]:
     yield from certificates(names, engines, request.kernels, store, renew=True)
 
 
-def stored_certificates(stores: list[Store]) -> dict[tuple[str, str], Certificate]:
-    """The proofs of several folders, by network and kernels."""
-    return {
-        (certificate.network, certificate.kernels): certificate
-        for store in reversed(stores)
-        for certificate in store.certificates()
-    }
-
-
 def certificates(
     names: list[str], engines: list[str], kernels: str, store: Store, *, renew: bool = False
 ) -> Iterator[Certificate]:

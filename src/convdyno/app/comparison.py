@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convdyno.app.certification import stored_certificates
 from convdyno.app.requests import CompareRequest
 from convdyno.errors import UnknownName
 from convdyno.report import comparisons
 from convdyno.report.cells import gather
 from convdyno.stage.progress import SILENCE, Narrator
+from convdyno.store.folder import stored_certificates
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from convdyno.app.certification import stored_certificates
 from convdyno.app.requests import ReportRequest
 from convdyno.blueprint.count import FLOAT_BYTES, count
 from convdyno.errors import ConvdynoError, NothingMeasured, UsageError
@@ -24,6 +23,7 @@ from convdyno.report.page import page
 from convdyno.report.report_json import bencher, report_document
 from convdyno.report.report_model import make_report
 from convdyno.stage.progress import SILENCE, Narrator
+from convdyno.store.folder import stored_certificates
 from convdyno.trial.spec import Trial
 from convdyno.zoo.registry import build, networks
 

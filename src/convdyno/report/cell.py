@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -116,10 +117,15 @@ class Cell:
     """Images of the blocks whose joules were counted, over these."""
     latency: Latency | None
     """Quantiles of single steps, when they were timed one by one."""
-    legacy: Legacy
-    """The older tools' figures: over single steps where these were timed, else over blocks."""
+    older: Callable[[], Legacy]
+    """Derives the older tools' figures, once; few views ask for them."""
     warnings: tuple[str, ...]
     """What to mind about the figures, each with what to do."""
+
+    @property
+    def legacy(self) -> Legacy:
+        """The older tools' figures: over single steps where these were timed, else over blocks."""
+        return self.older()
 
     @property
     def images_per_second(self) -> float | None:
@@ -260,7 +266,7 @@ def cell_of(record: Record, file: Path | None = None, shared: Shared | None = No
         joules=joules,
         images_per_joule=images * sum(b.steps for b in counted) / joules if joules else None,
         latency=latency(steps) if steps else None,
-        legacy=legacy(seconds, counts, images),
+        older=cache(partial(legacy, seconds, counts, images)),
         warnings=tuple(same.one(text) for text in (*record.warnings, *cautions)),
     )
 

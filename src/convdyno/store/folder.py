@@ -133,3 +133,12 @@ def _why_not(text: bytes, wrong: ValidationError) -> str:
     error = wrong.errors()[0]
     where = ".".join(map(str, error["loc"])) or "the document"
     return visible(f"{where}: {error['msg']}")
+
+
+def stored_certificates(stores: list[Store]) -> dict[tuple[str, str], Certificate]:
+    """The proofs of several folders, by network and kernels."""
+    return {
+        (certificate.network, certificate.kernels): certificate
+        for store in reversed(stores)
+        for certificate in store.certificates()
+    }
