@@ -37,11 +37,10 @@ from convdyno.trial.words import bench_command
 TRAINING_FORWARDS = 3
 """A training step counts as three forward passes: one forward, two backward."""
 UNKNOWN = "a machine that is not known"
-TAKEN = (
-    "created", "status", "reason", "trial", "network", "run", "role", "command", "convdyno",
-    "versions", "labels", "looks", "energy",
-)  # fmt: skip
+TAKEN = ("created", "status", "reason", "run", "role", "looks")
 """What a cell has just as its record has it."""
+REPEATED = ("trial", "network", "command", "convdyno", "versions", "labels", "energy")
+"""The same, of what is equal in many records."""
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 Place = tuple[str, str, str]
@@ -245,7 +244,8 @@ def cell_of(record: Record, file: Path | None = None, shared: Shared | None = No
     contaminated = sum(int(np.count_nonzero(taken.contaminated)) for taken in rounds)
     cautions = _cautions(record, found, contaminated)
     return Cell(
-        **{name: same.one(getattr(record, name)) for name in TAKEN},
+        **{name: getattr(record, name) for name in TAKEN},
+        **{name: same.one(getattr(record, name)) for name in REPEATED},
         file=file,
         id=record.id,
         host=record.machine.get("host"),
