@@ -30,8 +30,8 @@ def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
             raise OSError(errno.EINVAL, "it is not a plain file", str(path))
         if about.st_size > most:
             raise OSError(errno.EFBIG, f"it has {about.st_size} bytes", str(path))
-        with os.fdopen(descriptor, "rb", buffering=0, closefd=False) as file:
-            return file.readall()
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(about.st_size)
 
 
 @contextlib.contextmanager
