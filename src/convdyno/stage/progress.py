@@ -21,12 +21,12 @@ class Narrator:
     def plan(self, cells: int, rounds: int, within: float, budget_seconds: float) -> None:
         """What is about to happen, and when it ends at the latest."""
         end = time.strftime("%H:%M:%S", time.localtime(time.time() + budget_seconds))
-        wanted = f"{rounds} round{'s' * (rounds > 1)}"
+        wanted = f"{rounds} round{'s' * (rounds > 1)}, or until"
         if math.isfinite(within):
-            wanted = f"at least {wanted}, until the interval is within {100 * within:g} %"
+            wanted = f"at least {rounds} rounds, until the interval is within {100 * within:g} % or"
         self.tell(
-            f"{cells} cell{'s' * (cells > 1)}, {wanted} or the budget of {_clock(budget_seconds)} "
-            f"is spent (by {end} at the latest)"
+            f"{cells} cell{'s' * (cells > 1)}, {wanted} the budget of {_clock(budget_seconds)} is "
+            f"spent (by {end} at the latest)"
         )
 
     def opening(self, round_number: int, label: str, left: float) -> None:
