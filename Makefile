@@ -36,6 +36,7 @@ speed: .make/test
 	$(BIN)/python benchmarks/input.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/report.py 10000
+	$(BIN)/python benchmarks/precision.py --minutes 60
 
 # System packages and real data sets; the scripts leave what is there already.
 .make/data/ready: tests/system.sh tests/real_data.sh

@@ -47,7 +47,7 @@ class _Answers(io.StringIO):
         return events
 
 
-class WorkerHere:
+class WorkerHere(Team):
     """A worker in this process, with the methods of one that has its own."""
 
     ranks = ()

@@ -83,6 +83,7 @@ CALLED_BACK = {
     "report.format": "how a figure is written",
     "report.legacy": "a table of its own functions",
     "report.page": "a script that is made meanwhile",
+    "report.uncertain": "how a figure is written",
 }
 """What the layers of figures are given to call, and for what: nothing of a layer above them."""
 FRAMEWORKS = {"torch", "jax", "tensorflow", "keras", "flax"}

@@ -1,7 +1,8 @@
 """A dynamometer for convolutional networks.
 
-From Python: `bench` measures, `load` gives the records of a folder as rows, and `errors` has every
-exception. They are imported when they are first used, so that importing convdyno costs nothing.
+From Python: `bench` measures, `load` gives the records of a folder as rows, `errors` has every
+exception, and the other functions are the commands of the same names. They are imported when they
+are first used, so that importing convdyno costs nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +17,20 @@ if TYPE_CHECKING:
     from convdyno.api import Result as Result
     from convdyno.api import Table as Table
     from convdyno.api import bench as bench
+    from convdyno.api import certify as certify
+    from convdyno.api import compare as compare
+    from convdyno.api import evaluate as evaluate
+    from convdyno.api import gate as gate
     from convdyno.api import load as load
+    from convdyno.api import sweep as sweep
+    from convdyno.api import train as train
+    from convdyno.api import tune as tune
 
-__version__ = "0.1.0"
-__all__ = ["Result", "Table", "bench", "errors", "load"]
+__version__ = "0.2.0.dev0"
+__all__ = [
+    "Result", "Table", "bench", "certify", "compare", "errors", "evaluate", "gate", "load", "sweep",
+    "train", "tune",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -11,14 +11,18 @@ ConvdynoError                 one clear sentence; carries the exit code
 │   ├── BadData               a data set that is damaged, or a path that is none
 │   ├── HostsNotReady         hosts that trials cannot run on; a sentence for each
 │   └── Refused               an engine cannot run this trial; says what it can
+├── Interrupted (128 + n)     a signal asked for an early end; says what was kept
 ├── LossLost (5)              the loss is no longer a number, or has exploded
 ├── NothingMeasured (4)       the budget ended before the first block
 └── TrialFailed (5)           a worker crashed, hung, ran out of memory or lost its loss to NaN
+
+Stopped                       what a signal raises where it arrives, as Ctrl-C does
 """
 
 from __future__ import annotations
 
 import difflib
+import signal
 from collections.abc import Iterable
 
 
@@ -84,6 +88,19 @@ class LossLost(ConvdynoError):
     exit_code = 5
 
 
+class Stopped(KeyboardInterrupt):
+    """Somebody asked for an early end; says who: the name of a signal."""
+
+
+class Interrupted(ConvdynoError):
+    """What was asked for ended early, because a signal wanted it to."""
+
+    def __init__(self, number: int, kept: str) -> None:
+        who = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        super().__init__(f"stopped by {who}: {kept}")
+        self.exit_code = 128 + number
+
+
 class NothingMeasured(ConvdynoError):
     """The budget ended before anything was measured."""
 
@@ -98,6 +115,11 @@ class TrialFailed(ConvdynoError):
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
         self.status = status
+
+
+def signal_of(end: KeyboardInterrupt) -> int:
+    """The signal that asked for an early end; Ctrl-C says nothing of itself."""
+    return signal.Signals[str(end) or "SIGINT"].value
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -7,9 +7,13 @@ through `Visible`; only `commands` lets our own styles and progress lines past i
 
 from __future__ import annotations
 
+import codecs
 import io
+import math
+import os
 import re
 import sys
+import textwrap
 from typing import TextIO
 
 _HIDDEN = (
@@ -82,6 +86,74 @@ def erase_line(stream: TextIO | Visible) -> None:
     print("\r\x1b[K", end="", file=commands(stream), flush=True)
 
 
+def columns_of(stream: TextIO | Visible) -> int | None:
+    """How wide a terminal is; None where there is none, and lines may have any length."""
+    if not stream.isatty():
+        return None
+    if os.environ.get("COLUMNS", "").isdigit():
+        return int(os.environ["COLUMNS"]) or USUAL_COLUMNS
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or USUAL_COLUMNS
+    except OSError:
+        return USUAL_COLUMNS
+
+
+USUAL_COLUMNS = 80
+"""Of a terminal that does not say how wide it is."""
+
+
+def wrapped(text: str, columns: int | None) -> str:
+    """A sentence in lines that fit, ended between words; the lines after the first stand in."""
+    if columns is None or len(text) <= columns:
+        return text
+    lines = textwrap.wrap(
+        _WITH_UNIT.sub("\xa0", text), columns, subsequent_indent="  ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(lines).replace("\xa0", " ")
+
+
+_WITH_UNIT = re.compile(r"(?<=\d) (?=[%A-Za-z])")
+"""The space between a number and its unit or noun, at which no line ends."""
+
+
+def duration(seconds: float) -> str:
+    """A length of time, everywhere the same: 41 s, 4 min 07 s, 1 h 02 min."""
+    whole = max(0, round(seconds))
+    for size, unit, part, part_unit in ((3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit}" + (f" {rest:02d} {part_unit}" if rest else "")
+    return f"{whole} s"
+
+
+def rough_time(low: float, high: float) -> str:
+    """A length of time that is only guessed, between two: 40 to 90 s, 2 to 5 min, 1 to 3 h."""
+    _, size, step, unit = next(row for row in _ROUGH if high >= row[0])
+    least = step * max(1, int(low / size / step))
+    most = step * max(1, math.ceil(high / size / step))
+    return f"{least} to {most} {unit}" if least < most else f"about {most} {unit}"
+
+
+_ROUGH = ((7200, 3600, 1, "h"), (120, 60, 1, "min"), (0, 1, 5, "s"))
+"""From how many seconds on which unit is used, its seconds, and steps in which it is told."""
+
+
+def _plain(problem: UnicodeError) -> tuple[str, int]:
+    """What stands for letters that a terminal does not have."""
+    if not isinstance(problem, UnicodeEncodeError):
+        raise problem
+    lost = problem.object[problem.start : problem.end]
+    return "".join(_PLAIN.get(letter, "?") for letter in lost), problem.end
+
+
+_PLAIN = {"±": "+-"}
+codecs.register_error("convdyno", _plain)
+
+
 def guard() -> None:
-    """Let everything that this process prints from now on be visible."""
+    """Let everything that this process prints from now on be visible, on any terminal."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="convdyno")
     sys.stdout, sys.stderr = Visible(sys.stdout), Visible(sys.stderr)

@@ -1,5 +1,6 @@
 """Debian's Chromium without a window, seen from outside: what it logs, fetches and shows."""
 
+import base64
 import json
 import time
 from pathlib import Path
@@ -10,9 +11,13 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
-DESK, PHONE = (1280, 900), (360, 740)
-"""Sizes of a window."""
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic",
+    "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync",
+)  # fmt: skip
+DESK, PHONE, PAPER = (1280, 900), (390, 844), (718, 1047)
+"""Sizes of a window, and of the room that margins leave on A4."""
 
 
 class Browser:
@@ -26,12 +31,14 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self._driver = Chrome(options=options, service=Service("/usr/bin/chromedriver"))
 
-    def open(self, page: Path, size: tuple[int, int] = DESK, *, dark: bool = False) -> None:
+    def open(
+        self, page: Path, size: tuple[int, int] = DESK, *, dark: bool = False, media: str = ""
+    ) -> None:
         """Load a report and wait until its charts are drawn."""
         metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1}
-        self._command("Emulation.setDeviceMetricsOverride", mobile=size == PHONE, **metrics)
+        self._command("Emulation.setDeviceMetricsOverride", mobile=size[0] < 500, **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._command("Emulation.setEmulatedMedia", media="", features=[scheme])
+        self._command("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self._driver.get("about:blank")
         self.console()
         self.requests()
@@ -84,9 +91,12 @@ class Browser:
 
     def pages(self) -> bytes:
         """The page as it is printed."""
-        import base64
-
         return base64.b64decode(self._command("Page.printToPDF", printBackground=True)["data"])
+
+    def picture(self, *, whole: bool = True) -> bytes:
+        """The page as it is seen, as a PNG: all of it, or what the window shows."""
+        shot = self._command("Page.captureScreenshot", captureBeyondViewport=whole)
+        return base64.b64decode(shot["data"])
 
     def quit(self) -> None:
         self._driver.quit()

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from chromium import PHONE, Browser
+from chromium import DESK, PHONE, Browser
 from made_up import a_machine, failed, made, store_of
 
 from convdyno.report.cells import gather
@@ -195,7 +195,7 @@ def test_a_cell_opens_with_the_command_that_repeats_it(browser: Browser, report:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("size", [(1280, 900), (768, 1024), PHONE])
+@pytest.mark.parametrize("size", [DESK, (768, 1024), PHONE, (320, 640)])
 def test_nothing_is_wider_than_the_window(
     browser: Browser, report: Path, size: tuple[int, int], dark: bool
 ) -> None:

@@ -33,6 +33,10 @@ def offered(*words: str) -> list[str]:
         (("train", "deepmnist", "--recipe", "goy"), "goyal"),
         (("show", "inception-"), "inception-resnet2"),
         (("results", "arch"), "archive"),
+        (("bench", "resnet50", "--precision", "fp32,b"), "fp32,bf16"),
+        (("bench", "resnet50", "--mode", "in"), "infer"),
+        (("train", "resnet20", "--data", "cif"), "cifar10"),
+        (("compare", "--by", "prec"), "precision"),
     ],
 )
 def test_names_are_offered(words: tuple[str, ...], name: str) -> None:

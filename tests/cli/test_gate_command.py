@@ -82,8 +82,11 @@ def test_no_slowdown_passes_and_the_screen_says_so(convdyno: Any) -> None:
 def test_noise_around_the_limit_is_undecided(
     convdyno: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Processes differ by a fifth, now in favour of one side and now of the other."""
-    factors = itertools.cycle((1.2, 1.0, 1.0, 1.2))
+    """Processes differ by a fifth, now in favour of one side and now of the other.
+
+    The side that is opened first is another in each round.
+    """
+    factors = itertools.cycle((1.2, 1.0))
     plain = Clockwork.__init__
 
     def restless(self: Any, *given: Any, **more: Any) -> None:
@@ -205,9 +208,11 @@ def test_the_noise_floor_is_measured_once_and_refuses_what_lies_below(
 ) -> None:
     noise = "between=0.01;within=0.01"
     words = (*GATE[:-1], "--batch", "8", *device(0.002, noise), "--base-set", "threads=1")
+    first = convdyno(*GATE[:-1], "--batch", "8", *device(0.002, noise), "--floor")
+    assert first.code == 0
+    assert "measuring the noise floor" in first.err
     refused = convdyno(*words, "--within", "0.01%")
     assert refused.code == 2
-    assert "measuring the noise floor" in refused.err
     assert "its noise floor is" in refused.err
     assert refused.out == ""
     (kept,) = (tmp_path / "results" / "gate" / "floors").iterdir()
@@ -223,15 +228,19 @@ def test_the_noise_floor_is_measured_once_and_refuses_what_lies_below(
     assert kept.stat().st_mtime_ns > before
 
 
-def test_without_a_noise_floor_the_reason_is_told_and_its_time_is_gone(convdyno: Any) -> None:
+def test_a_noise_floor_that_cannot_be_measured_says_why(convdyno: Any) -> None:
     words = (*GATE[:-1], "--device", "step=0.002;fail=crash;at=20")
     alone = convdyno(*words, "--floor")
     assert alone.code == 4
     assert "no noise floor: the worker died (SIGSEGV)" in alone.err
-    outcome = convdyno(*words, "--base-set", "device=step=0.002")
-    assert outcome.code == 1
-    assert "no noise floor: the worker died (SIGSEGV)" in outcome.err
-    assert "the budget of 0:5" in outcome.err, "of one minute"
+
+
+def test_a_gate_that_knows_no_noise_floor_spends_its_time_on_the_two_sides(convdyno: Any) -> None:
+    words = (*GATE[:-1], *device(0.002), "--base-set", "threads=1", "--budget", "20s")
+    outcome = convdyno(*words)
+    assert outcome.code == 0
+    assert "noise floor" not in outcome.err
+    assert "the budget of 20 s" in outcome.err
 
 
 def test_a_noise_floor_needs_time_for_two_rounds(convdyno_process: Any) -> None:
@@ -251,8 +260,8 @@ def test_ctrl_c_is_not_taken_for_a_regression(tmp_path: Path) -> None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=240)
-    assert process.returncode == 4
-    assert "interrupted" in err
+    assert process.returncode == 130
+    assert "stopped by Ctrl-C: there is no verdict" in err
     assert "Traceback" not in err
     assert out == ""
 

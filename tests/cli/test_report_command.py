@@ -71,6 +71,16 @@ def test_a_table_stays_where_there_is_no_other_to_write(
 
 
 @pytest.mark.parametrize("words", [("report", "--csv"), ("results", "csv", "--to")], ids=" ".join)
+def test_a_dash_is_standard_output(
+    convdyno: Any, results: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = convdyno(*words, "-")
+    assert done.out.startswith("id,created,")
+    assert done.out.count("\n") == 3
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("words", [("report", "--csv"), ("results", "csv", "--to")], ids=" ".join)
 def test_a_full_disk_is_said_and_a_pipe_is_written(
     convdyno_process: Any, results: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

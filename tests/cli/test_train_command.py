@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import resource
 import struct
 import subprocess
 import sys
@@ -89,7 +90,7 @@ def test_every_number_of_a_recipe_can_be_given_and_is_in_the_checkpoint(
     assert training.trial.optimiser.model_dump() == {
         "kind": "sgd", "rate": 0.011, "momentum": 0.8, "nesterov": False, "weight_decay": 3e-4,
         "decay_on": "kernels", "clip_norm": 2.5, "larc_eta": 0.004, "larc_mode": "scale",
-        "label_smoothing": 0.05, "ema": 0.98,
+        "label_smoothing": 0.05, "ema": 0.98, "epsilon": 1e-8,
     }  # fmt: skip
     assert training.schedule.model_dump() == {
         "kind": "steps", "power": 2.0, "at": ((0.5, 0.1),), "warmup": 0.25, "warmup_from": 0.3,
@@ -187,6 +188,69 @@ def test_two_processes_do_not_train_in_one_folder(train: Any, tmp_path: Path) ->
         refused = train("--epochs", "1")
     assert refused.code == 2 and "another process is training in run now" in refused.err
     assert train("--epochs", "1").code == 0
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+REFUSED = {
+    "another network": (("--epochs", "2"), runs.RICH, "has the weights of mine:plain"),
+    "fewer epochs": (("--epochs", "1"), runs.PLAIN, "give more --epochs, or another --log-dir"),
+    "another rate": (("--epochs", "2", "--rate", "0.5"), runs.PLAIN, "another rate"),
+    "the engine": (("--epochs", "3", "--layout", "nchw"), runs.PLAIN, "has no layout 'nchw'"),
+}
+
+
+@pytest.mark.parametrize(("more", "network", "said"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_leaves_a_finished_run_as_it_is(
+    train: Any, tmp_path: Path, more: tuple[str, ...], network: str, said: str
+) -> None:
+    assert train("--epochs", "2").code == 0
+    before = contents(tmp_path / "run")
+    refused = train(*more, network=network)
+    assert refused.code == 2 and said in refused.err
+    assert contents(tmp_path / "run") == before
+
+
+def test_a_refusal_leaves_no_folder_behind(train: Any, tmp_path: Path) -> None:
+    assert train("--precision", "bf16", folder="deep/in/here").code == 2
+    assert not (tmp_path / "deep").exists()
+
+
+def test_more_epochs_go_on_to_the_same_end_as_all_at_once(train: Any, tmp_path: Path) -> None:
+    assert train("--epochs", "4", folder="whole").code == 0
+    assert train("--epochs", "2").code == 0
+    said = train("--epochs", "4").err
+    assert "going on from step 10 of 20 in run, to 4 epochs instead of 2" in said
+    runs.assert_same(tmp_path / "run", tmp_path / "whole")
+    record = read_run(tmp_path / "run")
+    assert record.training.epochs == 4 and len(record.attempts) == 2
+
+
+def test_a_schedule_that_has_led_to_an_end_is_not_taken_further(train: Any) -> None:
+    more = ("--schedule", "cosine", "--warmup", "1")
+    assert train(*more, "--epochs", "2").code == 0
+    refused = train(*more, "--epochs", "3")
+    assert refused.code == 2 and "the cosine schedule has led the rate towards" in refused.err
+
+
+def test_a_full_disk_ends_badly_and_names_what_was_kept(train: Any, tmp_path: Path) -> None:
+    assert train("--epochs", "2").code == 0
+    # A limit of the size of files is what a test can have in place of a full disk.
+    full = subprocess.run(
+        runs.command(runs.PLAIN, "run", *QUICK, "--epochs", "3"),
+        cwd=tmp_path, capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)),
+    )  # fmt: skip
+    assert full.returncode == 5
+    last = full.stderr.splitlines()[-1]
+    assert last.startswith("convdyno: step 15 is not saved: ") and "File too large" in last
+    assert "run/checkpoint-000000010.safetensors is kept, and the same command goes on" in last
+    assert "trained at step 15 of 15" in full.stderr and "checkpoints in" not in full.stderr
+    assert read_run(tmp_path / "run").status == "failed"
+    assert "going on from step 10 of 15" in train("--epochs", "3").err
+    assert read_run(tmp_path / "run").status == "finished"
 
 
 def test_a_log_has_nvcnns_table(train: Any) -> None:

@@ -51,6 +51,20 @@ def test_words_make_the_trial_again(
         assert trials_of(bench_words(trial)) == [trial]
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--engine tf", "--engine tensorflow"),
+        ("--engine pytorch,keras/tf", "--engine torch,keras/tensorflow"),
+        ("--optimizer adam", "--optimiser adam"),
+        ("--color folded", "--colour folded"),
+    ],
+)
+def test_what_hands_type_is_understood(typed: str, meant: str) -> None:
+    made = [make_trials(ORDER, asked(["resnet50", *w.split()]).given) for w in (typed, meant)]
+    assert made[0] == made[1]
+
+
 def test_a_ladder_is_climbed_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     bars(tmp_path / "bars")

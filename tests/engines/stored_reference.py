@@ -21,8 +21,9 @@ import numpy as np
 
 from convdyno.launch.local import LocalWorker
 from convdyno.run import worker
+from convdyno.stage.certify import ONE_THREAD
 
-BEGIN = ("convdyno.run.evidence", "convdyno.engines.reference")
+BEGIN = ("convdyno.run.asked", "convdyno.engines.reference", "convdyno.engines.reference_question")
 
 
 class StoredReference:
@@ -32,21 +33,27 @@ class StoredReference:
         self._folder = folder / version()
         self._worker: LocalWorker | None = None
 
-    def ask(self, do: str, *, silence: float, to: str, **more: Any) -> dict[str, Any]:
-        """What the worker answers; the question's own file follows from the blueprint."""
-        asked = {name: value for name, value in more.items() if name != "question"}
+    def ask(
+        self, do: str, *, silence: float, to: str, question: str, **more: Any
+    ) -> dict[str, Any]:
+        """What the worker answers; what it says follows from everything but the files' names."""
+        asked = {name: value for name, value in more.items() if name != "whole"}
         key = sha256(json.dumps([do, asked], sort_keys=True).encode()).hexdigest()
-        arrays, answer = (self._folder / f"{key}.{kind}" for kind in ("safetensors", "json"))
+        files = [self._folder / f"{key}.{kind}" for kind in ("safetensors", "question", "json")]
+        *arrays, answer = files
+        written = [to, question] if do == "pose" else [to]
         if answer.exists():
-            shutil.copyfile(arrays, to)
+            for kept, wanted in zip(arrays, written, strict=False):
+                shutil.copyfile(kept, wanted)
             return dict(json.loads(answer.read_text()))
         if self._worker is None:
-            self._worker = LocalWorker()
-        said = self._worker.ask(do, silence=silence, to=to, **more)
+            self._worker = LocalWorker(ONE_THREAD)
+        said = self._worker.ask(do, silence=silence, to=to, question=question, **more)
         self._folder.mkdir(parents=True, exist_ok=True)
-        part = arrays.with_suffix(".part")
-        shutil.copyfile(to, part)
-        part.replace(arrays)
+        part = answer.with_suffix(".part")
+        for kept, wanted in zip(arrays, written, strict=False):
+            shutil.copyfile(wanted, part)
+            part.replace(kept)
         part.write_text(json.dumps(said))
         part.replace(answer)
         return said

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.slow
 
 PARTS = 20
 """The cover has some more networks than that; which ones is known only after a few seconds."""
+SEEDS = 5
+"""Of weights and images; all other tests have the first."""
 COMPILED = (
     "trivial", "deepmnist", "alexnet-lrn", "overfeat", "vgg11", "googlenet", "resnet18",
     "resnet20", "resnet50-v1.5", "resnet50-v2", "resnext50", "inception3",
@@ -35,9 +37,9 @@ COMPILED = (
 """One of each family; XLA takes up to a minute for a deep one."""
 
 
-def examine(examination: Examination, name: str, blueprint: Blueprint) -> None:
-    subject = Subject(name, "small", blueprint.to_json(), blueprint.digest, blueprint.parameters)
-    certificate = examination.certify(subject)
+def examine(examination: Examination, name: str, blueprint: Blueprint, seed: int = 0) -> None:
+    about = (blueprint.to_json(), blueprint.digest, blueprint.parameters)
+    certificate = examination.certify(Subject(name, "small", *about, seed))
     assert {p.engine: p.reason for p in certificate.engines if not p.passed} == {}, name
 
 
@@ -56,7 +58,7 @@ def examination(request: pytest.FixtureRequest, cache: Path) -> Iterator[Examina
             patch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS")
         patch.setattr(certify, "SILENCE_SECONDS", 3600.0)  # The machine may be busy.
         brief = request.param == "op by op"
-        with Examination(candidates(), "native", brief=brief) as made:
+        with Examination(candidates(), brief=brief) as made:
             made._workers["reference"] = StoredReference(cache / "reference")
             yield made
 
@@ -156,6 +158,16 @@ def test_every_miniature(examination: Examination, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in networks() if name not in COMPILED])
 def test_every_other_network_of_the_zoo(examination: Examination, name: str) -> None:
     examine(examination, name, small_form(name))
+
+
+@pytest.mark.long
+@examined("op by op")
+@pytest.mark.parametrize("seed", range(1, SEEDS))
+@pytest.mark.parametrize("name", networks())
+def test_no_alarm_is_false_whatever_the_weights(
+    examination: Examination, name: str, seed: int
+) -> None:
+    examine(examination, name, small_form(name), seed)
 
 
 def test_all_six_engines_took_part() -> None:

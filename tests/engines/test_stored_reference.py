@@ -13,9 +13,13 @@ class Scribe:
 
     asked = 0
 
+    def __init__(self, environment: object) -> None:
+        pass
+
     def ask(self, do: str, *, silence: float, to: str, **more: Any) -> dict[str, Any]:
         type(self).asked += 1
         Path(to).write_text(f"{do} {more['blueprint']}")
+        Path(more["question"]).write_text("asked")
         return {"event": "posed", "condition": 0.5}
 
     def end(self) -> None:
@@ -27,9 +31,12 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(stored_reference, "LocalWorker", Scribe)
     monkeypatch.setattr(Scribe, "asked", 0)
 
-    def fresh(blueprint: str, **more: Any) -> tuple[str, int]:
+    def fresh(blueprint: str, question: str = "question", **more: Any) -> tuple[str, int]:
         reference, to = StoredReference(tmp_path / "cache"), tmp_path / "answer"
-        said = reference.ask("pose", silence=1, to=str(to), blueprint=blueprint, **more)
+        asked = tmp_path / question
+        more |= {"to": str(to), "question": str(asked), "blueprint": blueprint}
+        said = reference.ask("pose", silence=1, **more)
+        assert asked.read_text() == "asked"
         assert said == {"event": "posed", "condition": 0.5}
         reference.end()
         return to.read_text(), Scribe.asked

@@ -137,7 +137,7 @@ def test_a_record_of_another_version_is_not_passed_over(tmp_path: Path) -> None:
     run = run_of(job(state="COMPLETED"))
     files = leave(tmp_path, run, "begin 22 0 n1 5\nend 22 0 0 9\n", measured())
     (path,) = files.glob("*/*.json")
-    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+    path.write_text(path.read_text().replace('"schema_version": 2', '"schema_version": 99'))
     store = Store(tmp_path)
     (record,) = taken(collect(run, store), store)
     assert record.status == "failed"

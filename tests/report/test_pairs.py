@@ -21,7 +21,7 @@ def gathered(folder: Path, *records: Record) -> Gathered:
 
 def compared(found: Gathered, axis: str = "engine", against: str | None = None) -> list[Pair]:
     certificates = {
-        (one.network, one.kernels): one for store in found.stores for one in store.certificates()
+        (one.network, one.manner): one for store in found.stores for one in store.certificates()
     }
     return judge(pairs_along(axis, found.cells, against), certificates)
 
@@ -154,3 +154,14 @@ def test_what_is_no_record_is_named_and_skipped(tmp_path: Path) -> None:
         "list.json", "newer.json is not a record: it has schema 99"):  # fmt: skip
         assert words in told
     assert Store(folder).folder == found.stores[0].folder
+
+
+def test_a_certificate_of_other_code_or_manner_is_named_beside_the_ratio(tmp_path: Path) -> None:
+    (pair,) = compared(gathered(tmp_path, made(100), made(125, engine="jax")))
+    assert pair.found.ratio is not None
+    assert "certified by other code than was measured: jax, torch" in pair.sentence
+    halves = gathered(
+        tmp_path / "halves", made(100, precision="bf16"), made(125, engine="jax", precision="bf16")
+    )
+    (pair,) = compared(halves)
+    assert "certified in another manner only: jax (native), torch (native)" in pair.sentence

@@ -16,6 +16,7 @@ from convdyno.report.format import gmac, noun, percent, quantity, rate, span
 from convdyno.stats.compare import Comparison
 from convdyno.store.certificate import Certificate, EngineProof
 from convdyno.store.record import Block, NetworkFacts, Peak, Process, Record, new_record
+from convdyno.trial.manner import Manner
 from convdyno.trial.spec import make_trial
 
 FACTS = NetworkFacts(
@@ -62,10 +63,10 @@ def test_the_price_of_keras_has_a_line_of_its_own() -> None:
         EngineProof(engine=engine, version="", passed=True) for engine in ("jax", "keras/jax")
     )
     certificate = Certificate(
-        network="trivial", form="", digest="", parameters=1, kernels="native", condition=0,
+        network="trivial", form="", digest="", parameters=1, condition=0,
         engines=proofs, created="",
     )  # fmt: skip
-    certificates = {("trivial", "native"): certificate}
+    certificates = {("trivial", Manner()): certificate}
     native, keras = a_record(0.1, engine="jax"), a_record(0.125, engine="keras/jax")
     for pair in ([native, keras], [keras, native]):
         text = printed(pair, certificates)
@@ -132,7 +133,7 @@ def test_engines_are_compared_once_both_have_passed_their_certificate() -> None:
             created="",
         )  # fmt: skip
         (pair,) = compare_cells(
-            [cell_of(record) for record in records], {("trivial", "native"): certificate}
+            [cell_of(record) for record in records], {("trivial", Manner()): certificate}
         )
         return pair.found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from convdyno.report.training import Watcher, costs, summary
+from convdyno.report.training import Watcher, costs, kept, summary
 from convdyno.trial.spec import Trial
 from convdyno.trial.training import Training
 
@@ -17,7 +17,7 @@ TRAINING = Training(
 TRAINED = {
     "event": "trained", "step": 20, "steps": 20, "finished": True, "already": False,
     "reached": False, "seconds": 4.0, "images": 200, "macs": 10**9, "evaluation": None,
-    "best": None,
+    "best": None, "saved": 20, "unsaved": "",
 }  # fmt: skip
 
 
@@ -56,10 +56,16 @@ def test_quiet_says_warnings_alone() -> None:
     assert said == "mind: the disk is full\n"
 
 
-def test_a_stopped_run_says_how_to_go_on() -> None:
-    said = seen(TRAINED | {"finished": False, "step": 12})
-    assert "stopped and saved at step 12 of 20" in said
-    assert "the same command goes on from there" in said
+def test_a_stopped_run_says_whether_it_is_saved_and_how_to_go_on() -> None:
+    stopped = TRAINED | {"finished": False, "step": 12, "folder": "run", "reason": "by somebody"}
+    assert "stopped and saved at step 12 of 20" in seen(stopped)
+    assert kept(stopped) == (
+        "step 12 of 20 is saved in run, and the same command goes on from there"
+    )
+    full = stopped | {"unsaved": "disk full", "reason": "by somebody; step 12 is not saved"}
+    assert "stopped at step 12 of 20" in seen(full) and "images/s, not saved" in seen(full)
+    assert kept(full) == "step 12 is not saved"
+    assert "nothing was trained in run" in kept({"folder": "run", "reason": "by somebody"})
 
 
 def test_a_reached_target_tells_its_cost() -> None:

@@ -87,13 +87,13 @@ def test_the_collector_is_off_while_a_turn_is_measured_and_on_after() -> None:
     assert gc.isenabled()
 
 
-def test_a_contaminated_block_is_kept_and_measured_again(monkeypatch: Any) -> None:
+def test_a_contaminated_block_is_kept(monkeypatch: Any) -> None:
     meter, _ = a_meter(lambda _: 0.3)
-    shares = iter([0.0, 0.5, 0.0, 0.0])
+    shares = iter([0.0, 0.5, 0.0])
     monkeypatch.setattr(
         Meter, "block", lambda _, turn: Block(seconds=0.3, steps=1, foreign_share=next(shares))
     )
-    assert [b.contaminated for b in meter.turn(0, 3)] == [False, True, False, False]
+    assert [b.contaminated for b in meter.turn(0, 3)] == [False, True, False]
 
 
 BURN = "while True: pass"

@@ -38,7 +38,7 @@ def test_the_loader_is_counted_by_the_images_of_this_process(
     worker.feed = Feed(lambda steps: None, a_batch_a_second())
     worker.probe()
     told = json.loads(worker.out.getvalue())
-    assert told["peaks"] == [{"kind": "input", "per_second": 8.0}]
+    assert told["peaks"] == [{"kind": "input", "per_second": 8.0, "seen": None}]
 
 
 def test_a_probe_that_takes_longer_than_there_is_time_has_a_peak(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from convdyno.errors import TrialFailed
+from convdyno.launch.launcher import Team
 from convdyno.store.record import Rank
 from convdyno.trial.spec import Trial
 
@@ -36,7 +37,7 @@ class Troupe:
         return player
 
 
-class Player:
+class Player(Team):
     """One made-up worker."""
 
     ranks: tuple[Rank, ...] = ()

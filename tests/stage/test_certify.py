@@ -23,7 +23,7 @@ from convdyno.zoo.registry import small_form
 class InThisProcess:
     """A worker without a process, so that a test can reach into its engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: object = None) -> None:
         self._out = io.StringIO()
         self._worker = Worker(self._out)
 
@@ -66,7 +66,7 @@ def prove(monkeypatch: Any, network: str, misreading: Callable[[Node], Node]) ->
     subject = certify.Subject(
         network, "small", blueprint.to_json(), blueprint.digest, blueprint.parameters
     )
-    with certify.Examination([certify.Candidate("torch", "")], "native") as examination:
+    with certify.Examination([certify.Candidate("torch", "")]) as examination:
         (proof,) = examination.certify(subject).engines
     return proof
 

@@ -11,6 +11,7 @@ import pytest
 from players import Troupe
 
 from convdyno.machine.kinds import kind
+from convdyno.stage.progress import SILENCE
 from convdyno.stage.rounds import Limits
 from convdyno.stage.sweep import CROWDED, Means, SweepRun
 from convdyno.stats.index_figures import figures
@@ -38,11 +39,6 @@ def as_it_is(trials: Sequence[Trial]) -> Iterator[Sequence[Trial]]:
     yield trials
 
 
-class Quiet:
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
-
-
 def a_run(
     folder: Path, planned: list[PlannedTrial], troupe: Troupe, retry: bool = False, **more: Any
 ) -> SweepRun:
@@ -52,7 +48,7 @@ def a_run(
     means = Means(
         goal=Goal(minimum_rounds=3), limits=Limits(60.0, 60.0), start=troupe.start,
         alone=lambda trial: False, prepare=more.pop("prepare", as_it_is), machine=MACHINE,
-        command="convdyno sweep", seed=0, narrator=Quiet(), quiet=True,  # type: ignore[arg-type]
+        command="convdyno sweep", seed=0, narrator=SILENCE, quiet=True,
         **{"together": 4} | more,
     )  # fmt: skip
     run = SweepRun(agenda, Store(folder), means)
@@ -92,8 +88,12 @@ def test_what_is_done_is_not_opened_again(tmp_path: Path) -> None:
 def test_a_signal_ends_it_after_the_turn_and_it_can_go_on(
     tmp_path: Path, number: signal.Signals
 ) -> None:
+    before = signal.signal(number, signal.SIG_DFL)  # `nohup` has one of them ignored.
     troupe = Troupe(at_turn={8: lambda: os.kill(os.getpid(), number)})
-    run = a_run(tmp_path, plan(1, 2, 3, 4), troupe, together=2)
+    try:
+        run = a_run(tmp_path, plan(1, 2, 3, 4), troupe, together=2)
+    finally:
+        signal.signal(number, before)
     assert (run.signal, troupe.turns, troupe.alive) == (number, 8, [])
     found = records(tmp_path)
     assert {r.status for r in found.values()} == {"interrupted"}

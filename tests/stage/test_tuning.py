@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from convdyno.launch.local import Here
-from convdyno.stage.halving import Halving, knock_out, speed, start_seconds
+from convdyno.stage.experience import start_seconds
+from convdyno.stage.halving import Halving, knock_out, speed
 from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import Limits, Stage, StagedCell
 from convdyno.stage.tuning import alternatives, variants
@@ -89,7 +90,7 @@ def test_the_fastest_stays_and_the_slowest_leave_first(tmp_path: Path) -> None:
     assert turns[1] == max(turns)
     for cell, step in zip(contenders, steps, strict=True):
         assert math.isclose(speed(cell.record), 16 / step, rel_tol=0.05)
-        assert start_seconds(cell.record) > 0
+        assert start_seconds(cell.record.processes[0]) > 0
 
 
 def test_more_than_fit_in_a_heat_meet_in_several(tmp_path: Path) -> None:

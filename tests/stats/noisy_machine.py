@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convdyno.stats.rounds import Booleans, Evidence, Floats, mean_variance, over_rounds
+from convdyno.stats.rounds import Booleans, Evidence, Floats, over_rounds
+from convdyno.stats.series import mean_variance
 from convdyno.stats.summary import alpha_after
 
 BETWEEN, WITHIN, CORRELATION = 0.01, 0.03, 0.5

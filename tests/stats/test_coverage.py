@@ -11,6 +11,7 @@ from noisy_machine import WITHIN, Cells, block_seconds, share_covered
 
 from convdyno.stats import rounds as rounds_module
 from convdyno.stats.rounds import Round
+from convdyno.stats.series import mean_variance
 from convdyno.stats.summary import interval, precise_enough
 
 EXPERIMENTS = 8000
@@ -95,7 +96,7 @@ def test_one_process_covers_its_own_rate_but_not_that_of_the_next() -> None:
 def test_the_simulation_uses_the_interval_of_the_tool(rounds: int) -> None:
     seconds = block_seconds(np.random.default_rng(rounds), (1, rounds, 20), within=WITHIN)
     mean = seconds.mean(axis=-1, keepdims=True)
-    cell = Cells(-np.log(mean[..., 0]), rounds_module.mean_variance(seconds / mean)[0])
+    cell = Cells(-np.log(mean[..., 0]), mean_variance(seconds / mean)[0])
     measured = [Round.of(times, 4, 8) for times in seconds[0]]
     for looks, alpha in ((1, 0.05), (2, 0.025)):
         half = float(np.expm1(cell.after(rounds).half_width(alpha))[0])

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convdyno.stats import summary
-from convdyno.stats.rounds import Round, mean_variance
+from convdyno.stats.rounds import Round
+from convdyno.stats.series import mean_variance
 from convdyno.stats.summary import interval, latency, legacy, precise_enough, rate
 
 times = st.lists(st.floats(0.01, 10), min_size=1, max_size=30)

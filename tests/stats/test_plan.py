@@ -51,8 +51,8 @@ def test_a_noisy_machine_uses_its_budget() -> None:
 
 
 def test_a_costly_start_up_means_fewer_and_longer_rounds() -> None:
-    cheap = make_plan(Progress(), Cost(5, 4), 300, NOISY)
-    costly = make_plan(Progress(), Cost(60, 4), 300, NOISY)
+    cheap = make_plan(Progress(), Cost(5, 4), 1500, NOISY)
+    costly = make_plan(Progress(), Cost(60, 4), 1500, NOISY)
     assert costly.rounds < cheap.rounds
     assert costly.turns > cheap.turns
 
@@ -219,3 +219,12 @@ def test_experiments_end_precise_or_with_their_budget_spent(budget: float, withi
         else:
             assert decision.action is Action.BUDGET
         assert len(rounds) >= 3
+
+
+def test_turns_have_most_of_the_time_unless_processes_differ_much() -> None:
+    cost = Cost(2.6, 1.04)
+    usual = make_plan(Progress(), cost, 60, [Variation(2e-4, 4e-4)], Goal(within=1e-6))
+    assert usual.rounds >= 5
+    assert usual.turns * 1.04 / (2.6 + usual.turns * 1.04) >= 0.69
+    restless = make_plan(Progress(), cost, 180, [Variation(25e-4, 4e-4)], Goal(within=1e-6))
+    assert restless.rounds > 2 * usual.rounds

@@ -59,11 +59,17 @@ def test_one_odd_block_does_no_harm(odd_one: int) -> None:
     assert watcher.reached
 
 
-def test_a_rate_that_keeps_falling_is_never_steady() -> None:
-    watcher = warm_up(lambda t: 100 * 0.98**t, maximum_seconds=30)
+def test_a_rate_that_keeps_rising_is_never_steady() -> None:
+    watcher = warm_up(lambda t: 100 * 1.05**t, maximum_seconds=30)
     assert not watcher.reached
     assert watcher.over
     assert watcher.seconds == pytest.approx(30, abs=0.21)
+
+
+def test_a_rate_that_others_make_fall_is_not_waited_for() -> None:
+    watcher = warm_up(lambda t: 100.0 if t < 2.5 else 60.0)
+    assert watcher.reached
+    assert watcher.seconds < 4
 
 
 def test_a_rate_that_jumps_by_more_than_the_tolerance_and_back_is_not_drift() -> None:

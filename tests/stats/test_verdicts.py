@@ -13,7 +13,6 @@ from convdyno.stats.compare import (
     PairedRounds,
     Verdict,
     compare,
-    log_ratio,
     noise_floor,
     verdict,
 )
@@ -86,14 +85,14 @@ def test_rounds_without_one_of_the_cells_are_dropped() -> None:
 def test_only_turns_that_both_cells_had_are_compared() -> None:
     a = Round.of([1.0, 1.0, 5.0], 1, 10, contaminated=[False, False, False], turns=[0, 1, 2])
     b = Round.of([2.0, 2.0, 2.0], 1, 10, contaminated=[False, False, True], turns=[0, 1, 2])
-    assert log_ratio(a, b)[0] == pytest.approx(math.log(2))
+    assert a.against(b)[0] == pytest.approx(math.log(2))
 
 
 def test_drift_that_hits_both_cells_alike_cancels() -> None:
     drift = [1.0, 1.3, 1.7, 2.0]
     a = Round.of(drift, 1, 10, turns=range(4))
     b = Round.of([1.1 * d for d in drift], 1, 10, turns=range(4))
-    ratio, variance = log_ratio(a, b)
+    ratio, variance = a.against(b)
     assert ratio == pytest.approx(math.log(1.1))
     assert variance == pytest.approx(0, abs=1e-20)
 

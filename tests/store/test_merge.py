@@ -10,6 +10,7 @@ from convdyno.store.certificate import Certificate
 from convdyno.store.folder import Store
 from convdyno.store.merge import merge
 from convdyno.store.record import Block, Process, Record, new_record
+from convdyno.trial.manner import Manner
 from convdyno.trial.spec import make_trial
 
 
@@ -109,10 +110,10 @@ def test_a_certificate_comes_along_where_there_is_none(tmp_path: Path) -> None:
     a, both = stores(tmp_path, "a", "both")
     a.write_certificate(a_certificate(1))
     assert merge(a.folder, both).skipped == []
-    assert both.certificate("trivial", "native") == a_certificate(1)
+    assert both.certificate("trivial", Manner()) == a_certificate(1)
     a.write_certificate(a_certificate(2))
     assert "there is another one already" in merge(a.folder, both).skipped[0]
-    assert both.certificate("trivial", "native") == a_certificate(1)
+    assert both.certificate("trivial", Manner()) == a_certificate(1)
 
 
 def test_a_store_is_not_merged_into_itself(tmp_path: Path) -> None:

@@ -10,15 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from convdyno.app.batch_choice import choose_batches
 from convdyno.app.cells import look_into, looks_anew, split_of, trials_that_fit
-from convdyno.app.certification import certificates
+from convdyno.app.certification import certificates, standing
+from convdyno.app.makers import maker
 from convdyno.app.place import launcher
 from convdyno.app.requests import BenchRequest, Measurement
 from convdyno.app.result import Result
 from convdyno.data import SOURCES
 from convdyno.data.staging import staged
 from convdyno.engines import registry
-from convdyno.errors import UsageError
+from convdyno.errors import UsageError, signal_of
 from convdyno.machine import facts, kinds
 from convdyno.report.comparisons import Certificates
 from convdyno.stage.progress import SILENCE, Narrator
@@ -28,6 +30,7 @@ from convdyno.store.folder import Store
 from convdyno.store.preset import find_preset
 from convdyno.store.record import new_record
 from convdyno.trial import axes, parse
+from convdyno.trial.manner import Manner
 from convdyno.trial.spec import Trial
 
 ONLY_HERE = (
@@ -39,7 +42,7 @@ REAL_DATA = "--stage-from copies real data: give them with --data PATH"
 
 @looks_anew
 def bench(request: BenchRequest, narrator: Narrator = SILENCE) -> Result:
-    """Measure every combination of what was asked for; Ctrl-C keeps what was measured."""
+    """Measure every combination of what was asked for; signals keep what was measured."""
     if "slurm" in request.axes:
         raise UsageError("cells as jobs of Slurm are submitted, not measured here")
     request = with_preset(request, narrator)
@@ -52,14 +55,18 @@ def bench(request: BenchRequest, narrator: Narrator = SILENCE) -> Result:
     }
     with launcher(request, out, narrator) as there:
         folders = stages(request.axes)
-        trials = trials_that_fit(there, request, narrator)
+        if folders and request.nodes is not None:
+            raise UsageError(ONLY_HERE)
+        data = axes.find("data")
+        if folders and SOURCES.keys() & set(data.values(request.axes.get("data", data.default))):
+            raise UsageError(REAL_DATA)
+        chosen = choose_batches(there, request, narrator)
+        batches = {name: choice.batch for name, choice in chosen.items()}
+        reasons = {name: choice.reason for name, choice in chosen.items()}
+        trials = trials_that_fit(there, request, narrator, batches)
         store = Store(out)
         store.prepare()
         proofs = certificates_of(trials, store, narrator)
-        if folders and request.nodes is not None:
-            raise UsageError(ONLY_HERE)
-        if folders and any(trial.data in SOURCES for trial in trials):
-            raise UsageError(REAL_DATA)
         asked = [
             trial.model_copy(update={"staged": folder}) for trial in trials for folder in folders
         ]
@@ -67,18 +74,24 @@ def bench(request: BenchRequest, narrator: Narrator = SILENCE) -> Result:
             there.check(placed)
             machine = there.machine()
             cells = [
-                StagedCell(new_record(trial, machine=machine, **about), there.alone(trial))
+                StagedCell(
+                    new_record(trial, machine=machine, choice=reasons.get(trial.network), **about),
+                    there.alone(trial),
+                )
                 for trial in placed
             ]
             narrator.plan(len(cells), goal.minimum_rounds, goal.within, limits.budget_seconds)
             start = partial(there.start, rank_seconds=patience)
+            stage = Stage(cells, goal, limits, store, narrator, start, watched=request.watch)
+            stopped = None
             try:
-                Stage(cells, goal, limits, store, narrator, start).run()
-            except KeyboardInterrupt:
-                narrator.say("interrupted: the workers were ended, finished turns are kept")
+                stage.run()
+            except KeyboardInterrupt as end:
+                stopped = signal_of(end)
             finally:
                 narrator.clear()
-    return Result([cell.record for cell in cells], proofs, out, limits.budget_seconds)
+    records = [cell.record for cell in cells]
+    return Result(records, proofs, out, limits.budget_seconds, stopped, stage.shortfall)
 
 
 def with_preset(request: BenchRequest, narrator: Narrator) -> BenchRequest:
@@ -138,7 +151,8 @@ def data_in_place(trials: Sequence[Trial], narrator: Narrator) -> Iterator[list[
                 label, _, folder = trial.staged.partition("=")
                 if (path, folder) not in copies:
                     narrator.tell(f"copying {path} to {folder} ({label}) ...")
-                    copies[path, folder] = str(kept.enter_context(staged(path, Path(folder))))
+                    with narrator.waiting(f"copying {path}"):
+                        copies[path, folder] = str(kept.enter_context(staged(path, Path(folder))))
                 trial = trial.model_copy(update={"staged": f"{label}={copies[path, folder]}"})
             placed.append(trial)
         yield placed
@@ -147,16 +161,24 @@ def data_in_place(trials: Sequence[Trial], narrator: Narrator) -> Iterator[list[
 def certificates_of(trials: Sequence[Trial], store: Store, narrator: Narrator) -> Certificates:
     """Before engines are compared: the proofs that they compute the same, stored or made now."""
     able = set(registry.installed_frameworks())
-    wanted: dict[str, set[tuple[str, str]]] = {}
+    wanted: dict[str, dict[Manner, set[str]]] = {}
     for trial in trials:
         if trial.engine in able:
-            wanted.setdefault(trial.network, set()).add((trial.engine, trial.kernels))
+            manners = wanted.setdefault(trial.network, {})
+            manners.setdefault(Manner.of(trial), set()).add(trial.engine)
     found = {}
-    for network, pairs in wanted.items():
-        for kernels in sorted({kernels for _, kernels in pairs}) if len(pairs) > 1 else ():
-            engines = sorted(engine for engine, kind in pairs if kind == kernels)
-            narrator.tell(f"certifying {network}: {', '.join(engines)} ...")
-            (found[network, kernels],) = certificates([network], engines, kernels, store)
+    for network, manners in wanted.items():
+        pairs = {(engine, m.kernels) for m, engines in manners.items() for engine in engines}
+        for manner, engines in manners.items() if len(pairs) > 1 else ():
+            asked = f"{network} ({manner.words}): {', '.join(sorted(engines))}"
+            makers = {engine: maker(engine) for engine in sorted(engines)}
+            stored = store.certificate(network, manner)
+            if standing(store, network, manner, makers) is None:
+                again = "again, because code, versions or switches have changed " if stored else ""
+                narrator.tell(f"certifying {again}{asked} ...")
+            with narrator.waiting(f"certifying {network}"):
+                (made,) = certificates([(network, manner)], sorted(engines), store)
+            found[network, manner] = made
     return found
 
 

@@ -24,6 +24,11 @@ def engine_names() -> list[str]:
     return list(registry.engines())
 
 
+def data_names() -> list[str]:
+    """Data sets that have a name."""
+    return [*SOURCES, *KNOWN]
+
+
 def networks() -> list[dict[str, Any]]:
     """The networks of the zoo."""
     built = [(network, zoo.build(name)) for name, network in zoo.networks().items()]

@@ -6,7 +6,7 @@ Only a batch of `max`, the largest that memory holds, is found by trying.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -17,6 +17,7 @@ from convdyno.data.source import DecodedImages, Facts, Split
 from convdyno.engines import registry
 from convdyno.errors import TrialFailed, UsageError
 from convdyno.launch.launcher import Launcher, Room
+from convdyno.report.format import duration
 from convdyno.stage.batch_search import BatchSearch
 from convdyno.stage.progress import Narrator
 from convdyno.trial import axes
@@ -36,8 +37,11 @@ RATES = {"sgd": 1e-3, "adam": 1e-4}
 """What is usual for each update rule."""
 
 
-def make_trials(there: Room, given: Given) -> list[Trial]:
-    """The cells that the axes make: every combination of their values."""
+def make_trials(there: Room, given: Given, batches: Mapping[str, int] | None = None) -> list[Trial]:
+    """The cells that the axes make: every combination of their values.
+
+    `batches` are those of networks for which none is given, if not their own.
+    """
     values = axes.read(given)
     (ladder,) = values["ladder"]
     if ladder and set(values["data"]) & SOURCES.keys():
@@ -48,11 +52,12 @@ def make_trials(there: Room, given: Given) -> list[Trial]:
     decided = {"engine": engines, "devices": _counts(there, values["devices"])}
     plain = [a.name for a in AXES if a.commands and a.of_trial == a.name and a.kind != "again"]
     cells: list[Trial] = []
+    usual = batches or {}
     for name in dict.fromkeys(values["network"]):
         network = find(name)
         own = {
             "network": [name],
-            "batch": [size or network.batch for size in values["batch"]],
+            "batch": [size or usual.get(name, network.batch) for size in values["batch"]],
             "optimiser": [
                 {"kind": kind, "rate": rate or RATES[kind]}
                 for kind in (kind or network.optimiser for kind in values["optimiser"])
@@ -176,11 +181,13 @@ def _fit_data(trial: Trial, ladder: bool) -> list[Trial]:
     return [trial.model_copy(update={"classes": classes, "rung": rung}) for rung in rungs]
 
 
-def trials_that_fit(there: Launcher, request: Measurement, narrator: Narrator) -> list[Trial]:
+def trials_that_fit(
+    there: Launcher, request: Measurement, narrator: Narrator, batches: Mapping[str, int]
+) -> list[Trial]:
     """The cells that were asked for, the largest batch found by trying."""
     given = request.given
     if MAX not in _values("batch", given):
-        return make_trials(there, given)
+        return make_trials(there, given, batches)
     if "strong" in _values("scaling", given):
         raise UsageError("--batch max is each device's own: it goes with --scaling weak")
     numbers = [size for size in _values("batch", given) if size != MAX]
@@ -194,7 +201,7 @@ def trials_that_fit(there: Launcher, request: Measurement, narrator: Narrator) -
 def with_room(there: Launcher, trial: Trial, request: Measurement, narrator: Narrator) -> Trial:
     """A trial with the largest batch that fits; with one image where nothing does."""
     seconds = request.read("budget")
-    narrator.tell(f"{trial.label}: looking for the largest batch, {seconds:g} s at most")
+    narrator.tell(f"{trial.label}: looking for the largest batch, {duration(seconds)} at most")
     search = BatchSearch(
         start=partial(there.start, rank_seconds=request.read("rank_timeout")),
         trial=trial,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from convdyno.app.requests import CompareRequest
+from convdyno.app.shown import Shown
 from convdyno.errors import UnknownName
 from convdyno.report import comparisons
 from convdyno.report.cells import gather
+from convdyno.report.compare_view import show_pairs
+from convdyno.report.console import Screen
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.store.folder import stored_certificates
 
 
-@dataclass(frozen=True)
-class Comparisons:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparisons(Shown):
     """Cells that differ in one thing, held against each other."""
 
     axis: str
@@ -24,6 +28,22 @@ class Comparisons:
     """What is not compared, and why."""
     skipped: list[str]
     """A sentence for each file that is no record."""
+
+    @property
+    def nothing(self) -> str:
+        """Why there is nothing to compare."""
+        there = f"there is: {', '.join(self.values)}" if self.values else "no record was measured"
+        return f"no two cells differ in {self.axis} alone; {there}"
+
+    def show(self, screen: Screen) -> None:
+        """Print a table for each network, and what is not compared."""
+        show_pairs(screen, self.pairs, self.strangers)
+        if not self.pairs:
+            screen.line(self.nothing)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A flat dict for each pair."""
+        return [pair.flat() for pair in self.pairs]
 
 
 def compare(request: CompareRequest, narrator: Narrator = SILENCE) -> Comparisons:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,13 @@ def greeted(command: Sequence[str]) -> str:
     return str(said.get("convdyno", ""))
 
 
-def base_trials(trials: Sequence[Trial], base: Base, given: axes.Given) -> list[Trial]:
+def base_trials(
+    trials: Sequence[Trial], base: Base, given: axes.Given, batches: Mapping[str, int]
+) -> list[Trial]:
     """What the base runs, for each of the candidate's trials."""
-    made = make_trials(Here(), {**given, **base.settings}) if base.settings else list(trials)
+    made = list(trials)
+    if base.settings:
+        made = make_trials(Here(), {**given, **base.settings}, batches)
     if len(made) != len(trials):
         raise UsageError("--base-set gives one value for what the candidate has a list of")
     if all(a == b for a, b in zip(made, trials, strict=True)) and base.command is None:

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.app.requests import ReportRequest
+from convdyno.app.shown import Shown
 from convdyno.blueprint.count import FLOAT_BYTES, count
 from convdyno.errors import ConvdynoError, NothingMeasured, UsageError
 from convdyno.files import write_whole
 from convdyno.report import charts
 from convdyno.report.bench_json import to_json
+from convdyno.report.cell import Cell
 from convdyno.report.cells import gather
+from convdyno.report.columns import flat
+from convdyno.report.console import Screen
 from convdyno.report.csv import as_csv
 from convdyno.report.figures import figures
 from convdyno.report.markdown import markdown
@@ -27,14 +31,29 @@ from convdyno.store.folder import stored_certificates
 from convdyno.trial.spec import Trial
 from convdyno.zoo.registry import build, networks
 
+OUTPUT = Path("-")
+"""Instead of a file: what is to be printed."""
 
-@dataclass(frozen=True)
-class Report:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Shown):
     """What was written, and all of it as data."""
 
     written: list[Path]
     document: dict[str, Any]
     """Empty if it was not asked for."""
+    cells: list[Cell]
+    """What was reported of."""
+    printed: str = ""
+    """What was wanted on standard output."""
+
+    def show(self, screen: Screen) -> None:
+        """Print which files were written."""
+        screen.line("written: " + (", ".join(map(str, self.written)) or "nothing"))
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A flat dict for each cell, as `load` gives them."""
+        return [flat(cell) for cell in self.cells]
 
 
 def report(request: ReportRequest, narrator: Narrator = SILENCE) -> Report:
@@ -56,13 +75,16 @@ def report(request: ReportRequest, narrator: Narrator = SILENCE) -> Report:
             (request.markdown, lambda: markdown(model, request.title)),
             (request.bencher, lambda: to_json(bencher(model.latest))),
         ]
-        written = [write_file(path, text()) for path, text in texts if path is not None]
+        printed = "".join(text() for path, text in texts if path == OUTPUT)
+        files = [(path, text) for path, text in texts if path is not None and path != OUTPUT]
+        written = [write_file(path, text()) for path, text in files]
     for figure in drawn() if request.svg or request.png else ():
         if request.svg is not None:
             written.append(write_file(request.svg / f"{figure.name}.svg", charts.svg(figure)))
         if request.png is not None:
             written.append(write_file(request.png / f"{figure.name}.png", charts.png(figure)))
-    return Report(written, report_document(model) if request.document else {})
+    document = report_document(model) if request.document else {}
+    return Report(written, document, found.cells, printed)
 
 
 def write_file(path: Path, content: str | bytes) -> Path:

@@ -34,7 +34,7 @@ READERS: Mapping[str, Callable[[str], Callable[[str], float]]] = {
 def option(default: Any, help: str, **more: Any) -> Any:
     """A field that is an option of the command line.
 
-    `least` is the smallest number, `name` its name there, if not its own.
+    `least` is the smallest number, `name` its name there, if not its own, `also` another one.
     """
     about = {"help": help, **more}
     if isinstance(default, dict):
@@ -56,6 +56,19 @@ class Asked:
 
     command: str = ""
     """What repeats it on the command line; empty: made from the request, where that is possible."""
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """A request by options alone: fields and axes by their names; None is the default."""
+        known = {one.name for one in fields(cls)}
+        other = axes.BY_NAME.keys() if "axes" in known else set()
+        for name in options:
+            if name not in known and name not in other:
+                raise UnknownName("option", name, sorted(known - {"axes", "command"} | other))
+        given = {name: value for name, value in options.items() if value is not None}
+        own = {name: value for name, value in given.items() if name in known}
+        rest = {name: value for name, value in given.items() if name not in known}
+        return cls(**own | ({"axes": rest} if "axes" in known else {}))
 
     def read(self, name: str) -> Any:
         """A field that is more than a word, as it is meant."""
@@ -87,17 +100,6 @@ class Measurement(Patience):
     rounds: int = option(3, "Fresh processes per cell, at least.", least=1)
     out: Path = option(RESULTS, "The folder of the records.")
 
-    @classmethod
-    def of(cls, **options: Any) -> Self:
-        """A request by options alone: fields and axes by their names; None is the default."""
-        known = {one.name for one in fields(cls)}
-        for name in options:
-            if name not in known and name not in axes.BY_NAME:
-                raise UnknownName("option", name, sorted(known - {"axes"} | axes.BY_NAME.keys()))
-        given = {name: value for name, value in options.items() if value is not None}
-        own = {name: value for name, value in given.items() if name in known}
-        return cls(**own | {"axes": {n: v for n, v in given.items() if n not in known}})
-
     @property
     def given(self) -> dict[str, Any]:
         """Everything that makes trials."""
@@ -126,6 +128,7 @@ class BenchRequest(Hosts, Measurement):
     slurm_setup: Path | None = option(None, "A file of bash that jobs read first.")
     preset: str | None = option(None, "Settings that `tune` has found, where none are given.")
     labels: Mapping[str, str] = option({}, LABELS, name="label")
+    watch: bool = option(False, "Show the intervals as they narrow, between turns.", name="watch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +231,19 @@ class CertifyRequest(Asked):
 
     network: str
     engine: str = option("all", "all (installed), or a comma list.")
+    optimiser: str | None = option(
+        None, "sgd, adam; default: the network's own.", also="--optimizer"
+    )
+    recipe: str | None = option(None, "The update rule of a recipe, with all that it has.")
+    precision: str = option("fp32", "fp32, bf16, fp16, tf32, or a comma list.")
     kernels: str = option("native", "native, tuned")
+    layout: str = option("auto", "auto, nchw, nhwc")
+    compile: str = option("auto", "auto, on, off")
+    accumulate: int = option(1, "Parts of a batch, one after the other.", least=1)
+    devices: str = option("1", "That share a step; 2 stands for any number. Or a comma list.")
+    auxiliary: bool = option(False, "With the auxiliary heads.")
+    seed: int = option(0, "Of the weights and images.", least=0)
+    coverage: bool = option(False, "For each node: how small a fault would be seen.")
     out: Path = option(RESULTS, "The folder of the records.")
 
 
@@ -250,8 +265,8 @@ class ReportRequest(Asked):
     html: Path | None = option(None, "One page that needs no network; default: report.html.")
     svg: Path | None = option(None, "A folder for the charts as SVG.")
     png: Path | None = option(None, "A folder for the charts as PNG.")
-    csv: Path | None = option(None, "All records as CSV.")
-    markdown: Path | None = option(None, "The report as Markdown.")
+    csv: Path | None = option(None, "All records as CSV; - prints it.")
+    markdown: Path | None = option(None, "The report as Markdown; - prints it.", also="--md")
     bencher: Path | None = option(None, "Bencher Metric Format (JSON).")
     where: Sequence[str] = option((), WHERE)
     title: str = option("convdyno report", "Of the page.")

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import html
-import io
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from convdyno.app.requests import RESULTS
+from convdyno.app.shown import Shown
 from convdyno.report.bench_json import bench_document
 from convdyno.report.cell import Cell, cell_of
-from convdyno.report.columns import cell_words, flat
+from convdyno.report.columns import flat
 from convdyno.report.comparisons import Certificates, Compared, Pair, compare_cells
 from convdyno.report.console import Screen
-from convdyno.report.format import varying, written
 from convdyno.report.ladders import Climbed, climbed
 from convdyno.report.scaling import Curve, curves
 from convdyno.report.scaling_files import write_curves
-from convdyno.report.text_table import html_table
 from convdyno.store.record import Record
-
-ALWAYS = ("network", "engine", "precision", "batch")
-"""What a table shows of every trial."""
 
 
 @dataclass(eq=False, repr=False)
-class Result:
+class Result(Shown):
     """What was measured: it prints as `convdyno bench` does, and shows itself in a notebook.
 
     `records` have everything, `rows` the figures of each.
@@ -37,6 +31,10 @@ class Result:
     certificates: Certificates = field(default_factory=dict)
     out: Path = RESULTS
     budget_seconds: float | None = None
+    signal: int | None = None
+    """What ended it early."""
+    shortfall: str = ""
+    """What was wanted and not reached, and what would have been enough."""
 
     @cached_property
     def rows(self) -> list[Cell]:
@@ -83,30 +81,10 @@ class Result:
 
     def show(self, screen: Screen) -> None:
         """Print the result on a screen."""
-        screen.bench(self.rows, self._pairs, self.ladders, self.curves)
+        if not self.records:
+            screen.line("nothing was measured")
+            return
+        screen.bench(self.rows, self._pairs, self.ladders, self.curves, self.shortfall)
 
     def __len__(self) -> int:
         return len(self.records)
-
-    def __str__(self) -> str:
-        text = io.StringIO()
-        if self.records:
-            self.show(Screen(text))
-        return text.getvalue().rstrip() or "nothing was measured"
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        if not self.rows:
-            return f"<p>{self}</p>"
-        axes = varying([one.trial for one in self.rows], ALWAYS)
-        cells = [
-            {name: written(getattr(one.trial, name)) for name in axes}
-            | cell_words(one, ("images_per_second", "between"))
-            | {"status": one.status if one.status == "ok" else f"{one.status}: {one.reason}"}
-            for one in self.rows
-        ]
-        minded = dict.fromkeys(warning for one in self.rows for warning in one.warnings)
-        lines = [pair.sentence for pair in self._pairs]
-        lines += [f"mind: {warning}" for warning in minded]
-        return html_table(cells) + "".join(f"<p>{html.escape(line)}</p>" for line in lines)

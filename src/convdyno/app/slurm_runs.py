@@ -28,6 +28,7 @@ from convdyno.store.record import new_record
 from convdyno.store.slurm_jobs import Job, files_of, find_run, new_run, read_runs
 from convdyno.store.slurm_jobs import JobRun as JobRun
 from convdyno.trial import axes
+from convdyno.trial.manner import Manner
 from convdyno.trial.spec import Trial
 from convdyno.trial.words import bench_words
 
@@ -138,7 +139,7 @@ def collected(runs: Sequence[JobRun], out: Path) -> tuple[list[Job], Result]:
     over = [collect(run, store) for run in runs]
     records = [record for run in over for record in taken(run, store)]
     # None is made here, where frameworks may not run.
-    wanted = {(record.trial.network, str(record.trial.kernels)) for record in records}
+    wanted = {(record.trial.network, Manner.of(record.trial)) for record in records}
     proofs = {key: store.certificate(*key) for key in wanted}
     known = {key: proof for key, proof in proofs.items() if proof is not None}
     waiting = [job for run in over for job in run.jobs if not job.over]

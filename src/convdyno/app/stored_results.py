@@ -42,11 +42,15 @@ def heads(out: Path, where: Sequence[str], narrator: Narrator) -> list[RecordHea
 
 def records(out: Path, where: Sequence[str], narrator: Narrator) -> Iterator[Record]:
     """The same in full, one at a time."""
-    from convdyno.store.folder import read_record
+    from convdyno.store.folder import Store, read_record
 
-    for head in heads(out, where, narrator):
+    store = Store(out)
+    for head in heads(out, where, narrator) if where else ():
         with suppress(BadStore):  # It was moved away meanwhile.
             yield read_record(out / head.file)
+    yield from () if where else store.records()
+    for sentence in store.skipped:
+        narrator.say(f"skipped: {sentence}")
 
 
 def find_record(out: Path, wanted: str) -> Record:

@@ -6,20 +6,23 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from convdyno.app import benchmark
 from convdyno.app.cells import looks_anew
 from convdyno.app.place import launcher
 from convdyno.app.requests import BenchRequest, SweepRequest
+from convdyno.app.shown import Shown
 from convdyno.app.sweep_jobs import run_jobs
 from convdyno.app.sweep_plan import OWN, Plan, make_plan, vocabulary
 from convdyno.errors import BadStore, UsageError
 from convdyno.launch.launcher import Launcher
 from convdyno.machine.kinds import kind
-from convdyno.report.sweep import plan_lines
+from convdyno.report.console import Screen
+from convdyno.report.sweep import flat_cell, plan_lines, show_outcome, show_plan
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.sweep import Means, SweepRun
 from convdyno.stats.index_figures import figures
@@ -34,8 +37,8 @@ from convdyno.trial.sweep import Sweep, Value
 from convdyno.trial.sweep_file import read_sweep
 
 
-@dataclass(frozen=True)
-class SweepStanding:
+@dataclass(frozen=True, eq=False, repr=False)
+class SweepStanding(Shown):
     """What a sweep is about to do, or has done."""
 
     title: str
@@ -49,6 +52,26 @@ class SweepStanding:
     folder: Path
     signal: signal.Signals | None = None
     """What ended it early."""
+    ran: bool = False
+    """Whether it was run, and not only planned."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every cell was measured."""
+        return all(one.standing == "done" for one in self.agenda.planned)
+
+    def show(self, screen: Screen) -> None:
+        """Print how every cell stands; before a run, every trial in its order."""
+        if self.ran:
+            stopped = self.signal.name if self.signal else None
+            show_outcome(screen, self.agenda, stopped, self.folder)
+        else:
+            show_plan(screen, self.agenda, self.groups, self.times, self.unused)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A flat dict for each cell: its standing, and its figures where there is a record."""
+        pairs = zip(self.agenda.planned, self.records(), strict=True)
+        return [flat_cell(one, record) for one, record in pairs]
 
     def records(self) -> list[Record | None]:
         """The record of each trial, where there is one."""
@@ -71,7 +94,7 @@ def sweep(request: SweepRequest, narrator: Narrator = SILENCE) -> SweepStanding:
         if plan.orders:
             run_jobs(run.agenda, plan, how, narrator)
         run.run()
-    return _plan(request, wanted, run)
+    return replace(_plan(request, wanted, run), ran=True)
 
 
 @contextmanager

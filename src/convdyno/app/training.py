@@ -5,9 +5,10 @@ Each run has workers of its own: what they say, the signals they get, the record
 
 from __future__ import annotations
 
+import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +16,17 @@ from typing import Any
 
 from convdyno.app.benchmark import labels_of
 from convdyno.app.cells import looks_anew, one_value
+from convdyno.app.evaluation import flat_accuracy
 from convdyno.app.place import launcher
 from convdyno.app.requests import TrainRequest
+from convdyno.app.shown import Shown
 from convdyno.app.training_plan import make_training
 from convdyno.errors import BadStore, Refused, TrialFailed, UsageError
 from convdyno.launch.launcher import Team
 from convdyno.machine import facts
-from convdyno.report.training import Watcher
+from convdyno.report.console import Screen
+from convdyno.report.training import Watcher, flat_run, run_words, summary
+from convdyno.run import checkpoint
 from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.stage.signals import heeding
 from convdyno.store import training_runs
@@ -30,6 +35,9 @@ from convdyno.trial import axes, parse
 from convdyno.trial.recipes import RECIPES
 from convdyno.trial.spec import Trial
 from convdyno.trial.training import Training, Watching
+
+ABOUT = ("network", "engine", "precision", "batch", "data")
+"""What a row says of the trial that was trained."""
 
 
 class Unwatched(Watcher):
@@ -42,13 +50,32 @@ class Unwatched(Watcher):
         """Nothing: the record has it."""
 
 
-@dataclass(frozen=True)
-class Trained:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trained(Shown):
     """What came of training: a run for each seed."""
 
     training: Training
     runs: list[dict[str, Any]]
     """As `train --json` has them; one that was stopped has a `signal`."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every run was trained to its end."""
+        return all(run["status"] == "finished" for run in self.runs)
+
+    def show(self, screen: Screen) -> None:
+        """Print what came of each run, and of all together."""
+        screen.lines(map(run_words, self.runs))
+        if len(self.runs) > 1:
+            screen.lines(summary(self.training, self.runs))
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A flat dict for each run."""
+        about = {name: getattr(self.training.trial, name) for name in ABOUT}
+        return [
+            {**about, **flat_run(run), **flat_accuracy(run.get("evaluation") or {})}
+            for run in self.runs
+        ]
 
 
 @looks_anew
@@ -102,7 +129,11 @@ class Trainer:
     labels: Mapping[str, str]
 
     def run(self, training: Training, folder: Path, watcher: Watcher) -> dict[str, Any]:
-        """One run in workers of its own, and its record; a failure is a status with a reason."""
+        """One run in workers of its own, and its record; a failure is a status with a reason.
+
+        What is refused leaves the folder as it was.
+        """
+        new = [one for one in (folder, *folder.parents) if not one.exists()]
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as wrong:
@@ -116,20 +147,23 @@ class Trainer:
             watcher.start(training)
             begun: dict[str, Any] = {}
             try:
-                ended = self._follow(training, folder, watcher, begun)
+                ended = self._follow(record, folder, watcher, begun)
             except TrialFailed as failure:
                 ended = {"status": failure.status, "reason": str(failure)}
             except Refused as refusal:
                 ended = {"status": "refused", "reason": str(refusal)}
-            _close(record, folder, ended, begun, watcher)
+            if ended["status"] != "refused":
+                ended = _close(record, folder, ended, begun)
         if ended["status"] == "refused":
+            _unmake(new)
             raise UsageError(ended["reason"])
         return about | {"versions": begun.get("versions")} | ended
 
     def _follow(
-        self, training: Training, folder: Path, watcher: Watcher, begun: dict[str, Any]
+        self, record: RunRecord, folder: Path, watcher: Watcher, begun: dict[str, Any]
     ) -> dict[str, Any]:
         """What the workers say, to their end; signals make them save and stop."""
+        training = record.training
         team = self.start(training.trial)
         try:
             with _passing_on(team, begun) as signals:
@@ -143,6 +177,7 @@ class Trainer:
                 try:
                     for event in events:
                         if event["event"] == "begun":
+                            record.write(folder)
                             begun.update(event)
                         watcher.see(event)
                         if event["event"] == "trained":
@@ -155,16 +190,38 @@ class Trainer:
             watcher.end()
             team.end()
         result = {name: value for name, value in event.items() if name != "event"}
+        lost = _lost(event, folder)
         if event["finished"]:
-            return {"status": "finished", "reason": "", **result}
+            return {"status": "failed" if lost else "finished", "reason": lost, **result}
         number = signals[0] if signals else signal.SIGTERM
-        return {"status": "stopped", "signal": int(number), "reason": _by(number), **result}
+        reason = "; ".join(filter(None, (_by(number), lost)))
+        return {"status": "stopped", "signal": int(number), "reason": reason, **result}
+
+
+def _lost(trained: dict[str, Any], folder: Path) -> str:
+    """What became of steps that could not be saved, and what was kept; nothing if all are saved."""
+    if not trained["unsaved"]:
+        return ""
+    kept = "no checkpoint was kept"
+    if trained["saved"] >= 0:
+        path = folder / checkpoint.name(trained["saved"])
+        kept = f"{path} is kept, and the same command goes on from there once it can be written"
+    return f"step {trained['step']} is not saved: {trained['unsaved']}; {kept}"
+
+
+def _unmake(new: Sequence[Path]) -> None:
+    """Take folders away again that were made for nothing; the first is a run's."""
+    for folder in new[:1]:
+        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # Somebody else may have put something there.
+        for folder in new[1:]:
+            folder.rmdir()
 
 
 def _close(
-    record: RunRecord, folder: Path, ended: dict[str, Any], begun: dict[str, Any], watcher: Watcher
-) -> None:
-    """Write how a run ended; a disk that is full by now is no reason to fail."""
+    record: RunRecord, folder: Path, ended: dict[str, Any], begun: dict[str, Any]
+) -> dict[str, Any]:
+    """Write how a run ended; how it did, which is badly where that cannot be written."""
     status: Status = ended["status"]
     network = {name: begun[name] for name in ("digest", "parameters", "macs") if name in begun}
     whole = record.ended(
@@ -178,7 +235,10 @@ def _close(
     try:
         whole.model_copy(update={"result": result or None}).write(folder)
     except BadStore as wrong:
-        watcher.warn(str(wrong))
+        reason = "; ".join(filter(None, (ended["reason"], str(wrong))))
+        failed = ended["status"] == "finished"
+        return ended | {"status": "failed" if failed else status, "reason": reason}
+    return ended
 
 
 class _Stopped(Exception):

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, get_args
 
 from convdyno.blueprint.ops import (
     STATE,
+    Dense,
     Dropout,
     Flatten,
     Input,
@@ -137,10 +138,12 @@ class Blueprint:
         """The same network with only what the answer needs: no auxiliary heads."""
         return Blueprint(self.name, self._needed(self.heads[0].node), self.heads[:1], self.init)
 
-    def upto(self, name: str) -> Blueprint:
-        """The beginning of the network, with all values of one node as its answer."""
+    def probed(self, name: str, classes: int) -> Blueprint:
+        """The beginning of the network, with a dense layer on all values of one node."""
         nodes = self._needed(name)
-        answer = Node(f"{name}/values", Flatten(), (name,))
+        if len(self.shapes[name]) > 1:
+            nodes = (*nodes, Node(f"{name}/values", Flatten(), (name,)))
+        answer = Node(f"{name}/probe", Dense(classes, bias=False), (nodes[-1].name,))
         return Blueprint(self.name, (*nodes, answer), (Head(answer.name),), self.init)
 
     def without_dropout(self) -> Blueprint:

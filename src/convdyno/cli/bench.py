@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from convdyno import app
-from convdyno.cli.options import AsJson, Network, Networks, asks, echo_json, new_screen
-from convdyno.errors import NothingMeasured, UsageError
+from convdyno.cli.options import AsJson, Network, Networks, Quiet, asks, echo_json, new_screen
+from convdyno.errors import Interrupted, NothingMeasured, UsageError
 from convdyno.trial import parse
 
 EXAMPLES = """\b
@@ -27,7 +27,8 @@ Examples:
   convdyno bench resnet50 --label gpu=k80 --label rack=3
 
 \b
-Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial failed.
+Exit codes: 0 done, 2 bad usage or data, 4 nothing was measured, 5 a trial failed,
+130 or 143 stopped by Ctrl-C or SIGTERM (128 + the signal).
 """
 STYLES = ("convdyno", "nvcnn", "tf-cnn")
 
@@ -44,6 +45,7 @@ def bench(
         str, typer.Option(help="Print as: convdyno, or as older tools did: nvcnn, tf-cnn")
     ] = "convdyno",
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measure how fast networks train or infer, and compare settings in pairs.
 
@@ -51,7 +53,7 @@ def bench(
     cells that differ in one thing are compared.
     """
     parse.one_of("style", STYLES)(style)
-    narrator = app.Narrator(quiet=as_json)
+    narrator = app.Narrator(quiet=as_json or quiet)
     if "slurm" in request.axes:
         from convdyno.cli.jobs import submit_and_report
 
@@ -74,7 +76,9 @@ def present(result: app.Result, as_json: bool, style: str = "convdyno") -> None:
         for cell, record in zip(result.rows, result.records, strict=True):
             typer.echo("\n".join(STYLES[style](cell, record)))
     else:
-        result.show(new_screen())
+        screen = new_screen()
+        result.show(screen)
+        screen.ending(result.out, len(result.records))
     files = result.write_curves()
     if files and not as_json:
         typer.echo(f"\nwritten: {', '.join(map(str, files))}", err=style in STYLES)
@@ -89,12 +93,25 @@ def end_badly(result: app.Result) -> None:
 
 
 def _end(result: app.Result) -> None:
-    end_badly(result)
     rows = result.rows
     unmeasured = sum(row.images_per_second is None for row in rows)
+    if result.signal is not None:
+        raise Interrupted(result.signal, _kept(result, len(rows) - unmeasured))
+    end_badly(result)
     if unmeasured:
         which = "nothing" if unmeasured == len(rows) else f"nothing of {unmeasured} cells"
         raise NothingMeasured(
             f"{which} was measured: the budget of {result.budget_seconds:g} s ended before the "
             "first block. Give a longer --budget, a smaller --batch or fewer cells."
         )
+
+
+def _kept(result: app.Result, measured: int) -> str:
+    """What is left of a benchmark that a signal has ended, and how to go on."""
+    if not measured:
+        return "nothing was measured yet; the same command begins anew"
+    cells = f"{measured} of {len(result.rows)} cells" if len(result.rows) > 1 else "the cell"
+    return (
+        f"what was measured of {cells} is kept in {result.out}, with wider intervals; "
+        "the same command begins anew"
+    )

@@ -13,9 +13,12 @@ EXAMPLES = """\b
 Examples:
   convdyno certify resnet50-v1.5 --engine all
   convdyno certify deepmnist,lenet --engine torch --json
+  convdyno certify resnet50 --engine torch,jax --precision fp32,bf16
+  convdyno certify resnet20 --engine torch --coverage
 
 \b
-Exit codes: 0 all passed, 2 bad usage, 5 an engine differs or failed.
+Exit codes: 0 all passed, 2 bad usage, 5 an engine differs or failed,
+130 or 143 stopped by Ctrl-C or SIGTERM (128 + the signal).
 """
 
 
@@ -29,8 +32,8 @@ def certify(
 ) -> None:
     """Prove that engines compute the same network: forward, gradients, updates, statistics.
 
-    A small form of the network (an eighth of the channels, small images) is computed in float32 by
-    each engine in a process of its own and compared with a float64 reference.
+    A small form of the network (an eighth of the channels, small images) is computed by each engine
+    in a process of its own and compared, tensor by tensor, with a float64 reference.
     """
     from convdyno.report.bench_json import certificates_document
 

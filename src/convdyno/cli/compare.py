@@ -26,26 +26,14 @@ def compare(request: app.CompareRequest, results: Folders = None, as_json: AsJso
     machine are compared as they are, and called unpaired. Unlike machines are not compared, unless
     by machine.
     """
-    from convdyno.report.compare_view import compare_document, tables
-    from convdyno.report.console import MANY
-    from convdyno.report.format import UNPAIRED
+    from convdyno.report.compare_view import compare_document, show_pairs
 
     found = app.compare(request, app.Narrator())
-    pairs = found.pairs
+    pairs, strangers = found.pairs, found.strangers
     if as_json:
-        where, strangers = list(request.where), found.strangers
+        where = list(request.where)
         echo_json(compare_document(found.axis, where, pairs, strangers, found.skipped))
     else:
-        screen = new_screen()
-        for title, table in tables(pairs):
-            screen.line(title, style="bold")
-            screen.table(table, plain=len(pairs) > MANY)
-            screen.line()
-        if any(not pair.paired for pair in pairs):
-            screen.line(f"unpaired: {UNPAIRED}")
-        for one in found.strangers:
-            screen.line(str(one), style="yellow")
+        show_pairs(new_screen(), pairs, strangers)
     if not pairs:
-        values = found.values
-        there = f"there is: {', '.join(values)}" if values else "no record was measured"
-        raise NothingMeasured(f"no two cells differ in {found.axis} alone; {there}")
+        raise NothingMeasured(found.nothing)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from convdyno import __version__, app
-from convdyno.cli.options import AsJson, asks, echo_json, new_screen
+from convdyno.cli.options import AsJson, Quiet, asks, echo_json, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -17,7 +17,7 @@ Examples:
   convdyno eval runs/r50 --devices 4
 
 \b
-Exit codes: 0 done, 2 bad usage, 5 the engine failed.
+Exit codes: 0 done, 2 bad usage, 5 the engine failed, 130 or 143 stopped (128 + the signal).
 """
 
 
@@ -26,13 +26,11 @@ def eval_(
     request: app.EvaluateRequest,
     checkpoint: Annotated[Path, typer.Argument(help="A run's folder, or one of its files.")],
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Evaluate a checkpoint: top-1, top-5 and loss over every test image exactly once."""
-    done = app.evaluate(request, app.Narrator(quiet=as_json))
-    trial = done.trial
+    done = app.evaluate(request, app.Narrator(quiet=as_json or quiet))
     if as_json:
-        about = {name: getattr(trial, name) for name in ("network", "engine", "precision", "data")}
-        head = {"format": 1, "convdyno": __version__, "checkpoint": str(done.checkpoint)}
-        echo_json(head | about | done.found)
+        echo_json({"format": 1, "convdyno": __version__, **done.about, **done.found})
     else:
-        new_screen().evaluation(str(done.checkpoint), trial, done.found)
+        done.show(new_screen())

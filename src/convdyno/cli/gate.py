@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from convdyno import app
-from convdyno.cli.options import AsJson, Network, Networks, asks, echo_json, new_screen
+from convdyno.cli.options import AsJson, Network, Networks, Quiet, asks, echo_json, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -18,7 +18,7 @@ Examples:
 
 \b
 Exit codes: 0 pass, 1 regression, 2 bad usage or a limit below the noise floor, 3 undecided,
-4 nothing was measured.
+4 nothing was measured, 130 or 143 stopped by Ctrl-C or SIGTERM (128 + the signal).
 """
 
 
@@ -26,6 +26,7 @@ Exit codes: 0 pass, 1 regression, 2 bad usage or a limit below the noise floor, 
 def gate(
     request: app.GateRequest, networks: Networks = None, network: Network = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Hold a candidate (this environment) against a base, both in the same rounds on this machine.
 
@@ -38,15 +39,12 @@ def gate(
     """
     from convdyno.report.gate import EXIT_CODES, floor_document, gate_document, overall
 
-    found = app.gate(request, app.Narrator(quiet=as_json))
+    found = app.gate(request, app.Narrator(quiet=as_json or quiet))
     if request.floor and as_json:
         echo_json(floor_document(found.floors))
-    elif request.floor:
-        typer.echo("\n".join(f"{k.floor.trial.label}: noise floor {k.words}" for k in found.floors))
     elif as_json:
         echo_json(gate_document(found.gates, found.within, found.folder, found.base_folder))
     else:
-        for one in found.gates:
-            one.show(new_screen())
+        found.show(new_screen())
     if not request.floor:
         raise typer.Exit(EXIT_CODES[overall(found.gates)])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from convdyno.cli.options import AsJson, Out, echo_json, group, new_screen
+from convdyno.errors import Interrupted, signal_of
 
 if TYPE_CHECKING:
     from convdyno.app import BenchRequest, Narrator
@@ -32,6 +33,7 @@ app = group(
 )
 
 NOT_OVER = 3
+JOBS_GO_ON = "the jobs go on, and `convdyno jobs` shows them"
 AnyRun = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="A name, its beginning, or `last`.")
 ]
@@ -142,12 +144,12 @@ def submit_and_report(
 
 
 @contextmanager
-def while_jobs_go_on() -> Iterator[None]:
-    """Ctrl-C ends the waiting, not the jobs."""
+def while_jobs_go_on(kept: str = JOBS_GO_ON) -> Iterator[None]:
+    """Signals end the waiting, not the jobs; `kept` says so."""
     try:
         yield
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    except KeyboardInterrupt as end:
+        raise Interrupted(signal_of(end), kept) from None
 
 
 def report(runs: list[JobRun], out: Path, as_json: bool) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
+import signal
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from convdyno import __version__
 from convdyno.cli import (
@@ -27,11 +31,24 @@ from convdyno.cli import (
     tune,
     weights,
 )
-from convdyno.errors import ConvdynoError
+from convdyno.errors import ConvdynoError, Interrupted, Stopped, signal_of
 from convdyno.terminal import guard
+
+
+class Commands(TyperGroup):
+    """All commands; one that a signal ends says so in a sentence, like any other problem."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as end:
+            raise Interrupted(signal_of(end), "the same command begins anew") from None
+
 
 app = typer.Typer(
     name="convdyno",
+    cls=Commands,
     help="A dynamometer for convolutional networks: one network, any framework, honest numbers.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -72,11 +89,24 @@ def _lent(words: list[str]) -> bool:
     return lend_rank()
 
 
+def _heed_signals() -> None:
+    """Let what asks a process to end do what Ctrl-C does, unless somebody wants it ignored."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _stop)
+
+
+def _stop(number: int, _: object) -> None:
+    raise Stopped(signal.Signals(number).name)
+
+
 def main() -> None:
     """Run the command line; problems are one sentence on standard error and an exit code."""
     guard()
+    gc.set_threshold(100_000)  # Records have no cycles, and there may be many of them.
     try:
         if not _lent(sys.argv[1:]):
+            _heed_signals()
             app()
     except ConvdynoError as problem:
         typer.echo(f"convdyno: {problem}", err=True)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from convdyno.report.console import Screen
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="While it runs, say only what goes wrong.")
+]
 Out = Annotated[Path, typer.Option("--out", help="The results folder.")]
 Networks = Annotated[
     str | None,
@@ -36,7 +39,10 @@ Folders = Annotated[
     list[Path] | None,
     typer.Argument(metavar="RESULTS", help="Folders of records, and of runs of training."),
 ]
-COMPLETES = {"engine": complete.engines, "recipe": complete.recipes}
+COMPLETES = {
+    "engine": complete.engines, "recipe": complete.recipes, "data": complete.data,
+    "by": complete.axes,
+}  # fmt: skip
 LAST = (
     "watchdog", "rank_timeout", "slurm_module", "slurm_setup", "preset", "labels", "out", "force",
 )  # fmt: skip
@@ -133,7 +139,8 @@ def _given(ctx: typer.Context, there: Iterable[Axis], values: dict[str, Any]) ->
 
 def _axis(axis: Axis, said: Own) -> Iterable[inspect.Parameter]:
     kind: Any = {"list": str | None, "flag": bool, "again": list[str] | None}[axis.kind]
-    yield _parameter(axis.name, kind, said.default, said.help)
+    offered = complete.one_of(axis.choices) if axis.choices else None
+    yield _parameter(axis.name, kind, said.default, said.help, offered=offered)
     if axis.older:
         yield _parameter(axis.older, kind, None, "", hidden=True)
 
@@ -145,15 +152,18 @@ def _field(one: Field[Any], hint: Any) -> inspect.Parameter:
     kind: Any = list[str] if several else str if str in kinds else kinds[0]
     return _parameter(
         one.name, kind if default is not None else kind | None, default, one.metadata["help"],
-        called=one.metadata.get("name", ""), min=one.metadata.get("least"),
+        called=one.metadata.get("name", ""), also=one.metadata.get("also", ""),
+        min=one.metadata.get("least"),
     )  # fmt: skip
 
 
 def _parameter(
-    name: str, kind: Any, default: Any, help: str, called: str = "", **more: Any
-) -> inspect.Parameter:
-    words = [f"--{(called or name).replace('_', '-')}"] if called or kind is bool else []
-    option = typer.Option(*words, help=help, autocompletion=COMPLETES.get(name), **more)
+    name: str, kind: Any, default: Any, help: str, called: str = "", also: str = "",
+    offered: complete.Offer | None = None, **more: Any,
+) -> inspect.Parameter:  # fmt: skip
+    named = called or also or kind is bool
+    words = [f"--{(called or name).replace('_', '-')}", *filter(None, [also])] if named else []
+    option = typer.Option(*words, help=help, autocompletion=COMPLETES.get(name, offered), **more)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
     )

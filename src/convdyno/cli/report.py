@@ -36,5 +36,7 @@ def report(request: app.ReportRequest, results: Folders = None, as_json: AsJson 
     found = app.report(replace(request, document=as_json), app.Narrator())
     if as_json:
         echo_json(found.document)
-    else:
-        typer.echo("written: " + ", ".join(map(str, found.written)))
+        return
+    typer.echo(found.printed, nl=False)
+    if found.written:
+        typer.echo("written: " + ", ".join(map(str, found.written)), err=bool(found.printed))

@@ -83,7 +83,7 @@ def csv(
     from convdyno.report.csv import as_csv, write_csv
 
     cells = map(cell_of, records(out, where or (), Narrator()))
-    if to is None:
+    if to is None or to == Path("-"):
         write_csv(cells, sys.stdout)
         return
     if to.is_dir():

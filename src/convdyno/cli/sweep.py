@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from convdyno import app
-from convdyno.cli.options import AsJson, asks, echo_json, new_screen
+from convdyno.cli.options import AsJson, Quiet, asks, echo_json, new_screen
 from convdyno.errors import NothingMeasured
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def sweep(
         bool, typer.Option("--dry-run", help="Print every trial of the plan, and run nothing.")
     ] = False,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measure every combination of a file's values, leaving out what is done already.
 
@@ -46,55 +47,35 @@ def sweep(
     from convdyno.app.sweeps import plan_sweep
     from convdyno.cli.jobs import while_jobs_go_on
 
-    narrator = app.Narrator(quiet=as_json)
+    narrator = app.Narrator(quiet=as_json or quiet)
     if dry_run:
         _show(plan_sweep(request, narrator), as_json)
         return
-    with while_jobs_go_on():
+    with while_jobs_go_on("what was measured is kept, jobs go on, and so does the same command"):
         done = app.sweep(request, narrator)
     _report(done, as_json)
 
 
 def _show(plan: SweepStanding, as_json: bool) -> None:
     """Every trial of the plan, in the order in which it would be run."""
-    from convdyno.report.sweep import plan_document, plan_lines
-    from convdyno.trial.words import bench_command
+    from convdyno.report.sweep import plan_document
 
-    agenda, groups = plan.agenda, plan.groups
-    commands = {one.trial.digest: bench_command(one.trial) for one in agenda.planned}
     if as_json:
-        echo_json(plan_document(plan.title, agenda, groups, plan.times, commands))
-        return
-    numbers = {id(one): str(n) for n, group in enumerate(groups, 1) for one in group}
-    order = [one for group in groups for one in group]
-    order += [one for one in agenda.planned if id(one) not in numbers]
-    new_screen().table([
-        {
-            "group": numbers.get(id(one), "-" if one.trial.slurm is None else "job"),
-            "standing": one.standing,
-            "labels": ",".join(f"{name}={value}" for name, value in one.labels.items()),
-            "trial": commands[one.trial.digest].removeprefix("convdyno bench "),
-        }
-        for one in order
-    ])  # fmt: skip
-    for line in plan_lines(agenda, groups, plan.times):
-        typer.echo(line)
-    for place in plan.unused:
-        typer.echo(f"mind: {place}: this means none of the combinations")
+        echo_json(plan_document(plan.title, plan.agenda, plan.groups, plan.times))
+    else:
+        plan.show(new_screen())
 
 
 def _report(done: SweepStanding, as_json: bool) -> None:
     """Print how everything stands, and end with the exit code that it deserves."""
-    from convdyno.report.sweep import left_words, outcome_document, outcome_lines, outcome_table
+    from convdyno.report.sweep import left_words, outcome_document
 
-    agenda, out = done.agenda, done.folder
-    stopped = done.signal.name if done.signal else None
+    agenda = done.agenda
     if as_json:
-        echo_json(outcome_document(done.title, agenda, done.records(), stopped, out))
+        stopped = done.signal.name if done.signal else None
+        echo_json(outcome_document(done.title, agenda, done.records(), stopped, done.folder))
     else:
-        new_screen().table(outcome_table(agenda))
-        for line in outcome_lines(agenda, stopped, out):
-            typer.echo(line)
+        done.show(new_screen())
     if done.signal:
         raise typer.Exit(128 + done.signal)
     if agenda.count("elsewhere"):

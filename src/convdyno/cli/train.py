@@ -11,8 +11,8 @@ import typer
 
 from convdyno import app
 from convdyno.cli import complete
-from convdyno.cli.options import AsJson, asks, echo_json
-from convdyno.errors import TrialFailed
+from convdyno.cli.options import AsJson, Quiet, asks, echo_json
+from convdyno.errors import Interrupted, TrialFailed
 
 EXAMPLES = """\b
 Examples:
@@ -36,20 +36,26 @@ def train(
             help="A name, or package.module:function.", autocompletion=complete.networks
         ),
     ],
-    data: Annotated[str, typer.Option(help="mnist, fashion-mnist, cifar10, or a path.")],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="mnist, fashion-mnist, cifar10, or a path.", autocompletion=complete.data
+        ),
+    ],
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train a network on real data, evaluate it on all test images and save it.
 
     A recipe gives every number; each can be given anew. Any engine goes on from, and evaluates, any
     other engine's checkpoints.
     """
-    from convdyno.report.training import Watcher, document, summary
+    from convdyno.report.training import Watcher, document, kept, summary
 
     if sys.stderr.isatty():
         request = replace(request, display_seconds=1.0)
-    watch = partial(Watcher, quiet=as_json, table=request.display_every is not None)
-    done = app.train(request, watch, app.Narrator(quiet=as_json))
+    watch = partial(Watcher, quiet=as_json or quiet, table=request.display_every is not None)
+    done = app.train(request, watch, app.Narrator(quiet=as_json or quiet))
     if as_json:
         echo_json(document(done.training, done.runs))
     elif request.seeds > 1:
@@ -57,7 +63,7 @@ def train(
             typer.echo(line)
     # End as the runs did: by a signal, with the first failure, or well.
     if "signal" in done.runs[-1]:
-        raise typer.Exit(128 + done.runs[-1]["signal"])
+        raise Interrupted(done.runs[-1]["signal"], kept(done.runs[-1]))
     for run in done.runs:
         if run["status"] != "finished":
             raise TrialFailed(run["status"], run["reason"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convdyno import app
-from convdyno.cli.options import AsJson, Network, Networks, asks, echo_json, new_screen
+from convdyno.cli.options import AsJson, Network, Networks, Quiet, asks, echo_json, new_screen
 
 EXAMPLES = """\b
 Examples:
@@ -13,7 +13,8 @@ Examples:
   convdyno bench resnet50 --preset resnet50-torch
 
 \b
-Exit codes: 0 done, 2 bad usage, 4 nothing was measured, 5 the default settings failed.
+Exit codes: 0 done, 2 bad usage, 4 nothing was measured, 5 the default settings failed,
+130 or 143 stopped by Ctrl-C or SIGTERM (128 + the signal).
 """
 
 
@@ -21,6 +22,7 @@ Exit codes: 0 done, 2 bad usage, 4 nothing was measured, 5 the default settings 
 def tune(
     request: app.TuneRequest, networks: Networks = None, network: Network = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Search layout, compilation, threads, buckets and batch for the most images per second.
 
@@ -29,8 +31,8 @@ def tune(
     and beside itself with one setting changed, which shows what mattered. It becomes a preset for
     `bench --preset`.
     """
-    found = app.tune(request, app.Narrator(quiet=as_json))
+    found = app.tune(request, app.Narrator(quiet=as_json or quiet))
     if as_json:
         echo_json(found.tuning.to_data(found.folder, found.preset, found.kept))
     else:
-        found.tuning.show(new_screen(), found.kept, found.preset.name)
+        found.show(new_screen())

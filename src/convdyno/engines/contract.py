@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ cannot use of the last three kinds it does without. With the weights and the sta
 loaded and restored, a session is back at that instant exactly.
 """
 OPTIONAL = ("scale/", "random/", "own/")
+Numbers = Literal["exact", "fp32", "bf16", "fp16", "tf32"]
+"""What an oracle can compute in: float64, or as an engine at a precision would round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,48 @@ class OpByOp(Protocol):
 
     def op_by_op(self) -> AbstractContextManager[object]:
         """Run the same ops one after the other from here on: slower steps, no long compilation."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultEffect:
+    """What one way of being wrong does to the answer."""
+
+    node: str
+    op: str
+    change: str
+    """What is wrong: `left out`, or the name of a number that is off."""
+    share: float
+    """By how much the number is off; 1 where the op itself is another."""
+    moved: float
+    """How far the loss moves."""
+
+
+@runtime_checkable
+class Oracle(Protocol):
+    """The engine that is right: it also knows what to ask, and what rounding does to an answer."""
+
+    def lively(self, blueprint: Blueprint, images: NDArray[np.uint8], seed: int) -> Weights:
+        """Weights at which every op matters, and rounding little."""
+
+    def probe(self, blueprint: Blueprint, weights: Weights, images: NDArray[np.uint8]) -> Weights:
+        """The kernel of the last layer, at which its scores are of a usual size."""
+
+    def coverage(self, blueprint: Blueprint, weights: Weights, batch: Batch) -> list[FaultEffect]:
+        """For every node and every way in which it can be wrong, how far the loss moves."""
+
+    def rounding(
+        self,
+        numbers: Numbers,
+        *,
+        backwards: bool = False,
+        coarse: int | None = None,
+        by_squares: bool = False,
+    ) -> Engine:
+        """The same engine in other numbers, and in another order of summation.
+
+        With a seed its errors are so coarse that what is near a kink falls to either side of it.
+        Variances can come by squares: what is quicker, and loses digits where a mean is large.
+        """
 
 
 @dataclass

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from convdyno.blueprint.graph import Blueprint
+from convdyno.blueprint.graph import Blueprint, Node
 from convdyno.blueprint.ops import (
     LRN,
     Act,
@@ -41,10 +41,20 @@ from convdyno.blueprint.ops import (
 )
 from convdyno.blueprint.weights import Weights, check_weights
 from convdyno.engines import contract
-from convdyno.engines.contract import Batch, Engine, Probe, Session, SessionSettings, State
+from convdyno.engines.contract import (
+    Batch,
+    Engine,
+    FaultEffect,
+    Numbers,
+    Probe,
+    Session,
+    SessionSettings,
+    State,
+)
+from convdyno.engines.reference_rounding import EXACT, Arithmetic
 from convdyno.engines.reference_update import Array, fresh_memory, update
 from convdyno.errors import Refused
-from convdyno.trial.spec import Optimiser, Trial
+from convdyno.trial.spec import Trial
 from convdyno.trial.world import World
 
 if TYPE_CHECKING:
@@ -52,6 +62,10 @@ if TYPE_CHECKING:
 
 OWN = "own/reference/"
 """In a state: what was not yet rounded to float32."""
+ROUNDING = (Conv, Norm, Dense, LRN, Mean, Add, Scale)
+"""Ops that compute numbers that nobody had; the others hand on what they get, or none of it."""
+REMEMBERED = 2
+"""Batches whose derivatives are kept for as long as the weights stay where they are."""
 Arrays = Mapping[str, NDArray[np.floating]]
 """Weights by canonical name, in any float type."""
 Images = NDArray[np.floating]
@@ -67,20 +81,27 @@ class Pass:
     """Mean and population variance of the batch, by canonical name."""
 
 
-def forward(blueprint: Blueprint, weights: Arrays, images: Images, training: bool = False) -> Pass:
+def forward(
+    blueprint: Blueprint,
+    weights: Arrays,
+    images: Images,
+    training: bool = False,
+    arithmetic: Arithmetic = EXACT,
+) -> Pass:
     """Run a network; in training form batch norm uses the batch's own statistics."""
     done = Pass()
     for node in blueprint.nodes:
-        own = {
-            kind: np.asarray(weights[f"{node.name}/{kind}"], np.float64)
-            for kind in node.op.weights(*blueprint.shapes_in(node))
-        }
+        own = own_weights(blueprint, node, weights, arithmetic)
         inputs = [done.values[name] for name in node.inputs]
+        if isinstance(node.op, Conv | Dense):
+            inputs = [arithmetic.operand(x) for x in inputs]
         match node.op:
             case Input():
-                value = np.asarray(images, np.float64)
+                value = arithmetic.number(images)
             case Norm() as op if training:
-                own["mean"], own["variance"] = batch_statistics(inputs[0])
+                own["mean"], own["variance"] = batch_statistics(
+                    inputs[0], by_squares=arithmetic.by_squares
+                )
                 done.statistics[f"{node.name}/mean"] = own["mean"]
                 done.statistics[f"{node.name}/variance"] = own["variance"]
                 value = _norm(op, own, inputs[0])
@@ -89,16 +110,34 @@ def forward(blueprint: Blueprint, weights: Arrays, images: Images, training: boo
                     f"{blueprint.name}: the reference has no random numbers to drop with at "
                     f"{node.name!r}; compare training with dropout at rate 0"
                 )
+            case Conv(groups=1) | Dense() as op if arithmetic.backwards:
+                turned = own | {"kernel": own["kernel"][..., ::-1, :]}
+                value = COMPUTE[type(op)](op, turned, inputs[0][..., ::-1])
             case op:
                 value = COMPUTE[type(op)](op, own, *inputs)
-        done.values[node.name] = value
+        rounds = isinstance(node.op, ROUNDING)
+        done.values[node.name] = (arithmetic.result if rounds else arithmetic.between)(value)
     return done
 
 
-def logits(blueprint: Blueprint, weights: Arrays, images: Images) -> Array:
+def own_weights(
+    blueprint: Blueprint, node: Node, weights: Arrays, arithmetic: Arithmetic
+) -> dict[str, Array]:
+    """What an op computes with: kernels and biases as operands, the rest as they are."""
+    return {
+        kind: (arithmetic.operand if kind in ("kernel", "bias") else arithmetic.number)(
+            weights[f"{node.name}/{kind}"]
+        )
+        for kind in node.op.weights(*blueprint.shapes_in(node))
+    }
+
+
+def logits(
+    blueprint: Blueprint, weights: Arrays, images: Images, arithmetic: Arithmetic = EXACT
+) -> Array:
     """The class scores of the first head as in use: running statistics, no dropout."""
     answer = blueprint.for_inference()
-    return forward(answer, weights, images).values[answer.heads[0].node]
+    return forward(answer, weights, images, arithmetic=arithmetic).values[answer.heads[0].node]
 
 
 def loss(
@@ -116,7 +155,7 @@ def cross_entropy(scores: Array, labels: Labels, smoothing: float = 0.0) -> floa
     """The mean over a batch of -log softmax(scores) in the direction of the targets."""
     shifted = scores - scores.max(axis=1, keepdims=True)
     log_probability = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    wanted = targets(labels, scores.shape[1], smoothing)
+    wanted = targets(labels, scores.shape[1], smoothing).astype(scores.dtype)
     return -float((wanted * log_probability).sum(axis=1).mean())
 
 
@@ -145,10 +184,16 @@ def finite_difference(
     return (at(h) - at(-h)) / (2 * h)
 
 
-def batch_statistics(x: Array) -> tuple[Array, Array]:
-    """Mean and population variance of each channel."""
+def batch_statistics(x: Array, *, by_squares: bool = False) -> tuple[Array, Array]:
+    """Mean and population variance of each channel.
+
+    Some engines take the mean of the squares less the square of the mean, which is quicker and
+    loses digits where the mean is large.
+    """
     axes = tuple(range(x.ndim - 1))
-    return x.mean(axis=axes), x.var(axis=axes)
+    mean = x.mean(axis=axes)
+    variance = np.square(x).mean(axis=axes) - np.square(mean) if by_squares else x.var(axis=axes)
+    return mean, variance
 
 
 def running_statistics(blueprint: Blueprint, weights: Arrays, images: Images) -> dict[str, Array]:
@@ -176,12 +221,12 @@ def _conv(op: Conv, w: Mapping[str, Array], x: Array) -> Array:
             strict=True,
         )
     ]
-    return np.concatenate(outputs, axis=3) + w.get("bias", np.zeros(1))
+    return np.concatenate(outputs, axis=3) + w.get("bias", 0.0)
 
 
 def _norm(op: Norm, w: Mapping[str, Array], x: Array) -> Array:
     normal = (x - w["mean"]) / np.sqrt(w["variance"] + op.eps)
-    return normal * w.get("scale", np.ones(1)) + w["offset"]
+    return normal * w.get("scale", 1.0) + w["offset"]
 
 
 ACTS: dict[str, Callable[[Act, Array], Array]] = {
@@ -195,12 +240,17 @@ ACTS: dict[str, Callable[[Act, Array], Array]] = {
 
 def _pool(op: Pool, w: Mapping[str, Array], x: Array) -> Array:
     if op.kind == "max":
-        highest: Array = _windows(_padded(x, op.pad, -np.inf), op.kernel, op.stride).max((-2, -1))
+        highest: Array = pool_windows(op, x, -np.inf).max((-2, -1))
         return highest
-    total = _windows(_padded(x, op.pad, 0.0), op.kernel, op.stride).sum((-2, -1))
+    total = pool_windows(op, x, 0.0).sum((-2, -1))
     cells = _padded(np.ones_like(x), op.pad, 1.0 if op.count_pad else 0.0)
     average: Array = total / _windows(cells, op.kernel, op.stride).sum((-2, -1))
     return average
+
+
+def pool_windows(op: Pool, x: Array, edge: float) -> Array:
+    """What a pool looks at: (images, rows, columns, channels, kernel height, kernel width)."""
+    return _windows(_padded(x, op.pad, edge), op.kernel, op.stride)
 
 
 def _lrn(op: LRN, w: Mapping[str, Array], x: Array) -> Array:
@@ -233,7 +283,7 @@ COMPUTE: dict[type[Op], Callable[..., Array]] = {
     LRN: _lrn,
     Mean: lambda op, w, x: x.mean(axis=(1, 2)),
     Flatten: lambda op, w, x: x.reshape(len(x), -1),
-    Dense: lambda op, w, x: x @ w["kernel"] + w.get("bias", np.zeros(1)),
+    Dense: lambda op, w, x: x @ w["kernel"] + w.get("bias", 0.0),
     Dropout: lambda op, w, x: x,
     Add: lambda op, w, *xs: functools.reduce(operator.add, xs),
     Concat: lambda op, w, *xs: np.concatenate(xs, axis=-1),
@@ -246,31 +296,53 @@ COMPUTE: dict[type[Op], Callable[..., Array]] = {
 class ReferenceSession(Session):
     """A network that NumPy runs."""
 
-    def __init__(self, blueprint: Blueprint, optimiser: Optimiser, weights: Weights) -> None:
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        trial: Trial,
+        weights: Weights,
+        arithmetic: Arithmetic = EXACT,
+    ) -> None:
         self.settings = SessionSettings(
             device="cpu",
             device_name="NumPy",
             layout="nhwc",
             compiled=False,
             threads=1,
-            flags={"arithmetic": "float64"},
+            flags={"arithmetic": arithmetic.dtype.__name__},
             warnings=("the reference engine is an oracle, not a contender: it is slow by design",),
         )
         self.clock = time.perf_counter_ns
-        self._blueprint, self._optimiser = blueprint, optimiser
+        self._blueprint, self._optimiser = blueprint, trial.optimiser
+        self._arithmetic, self._parts = arithmetic, trial.accumulate
+        # The parts of a batch must stay what they are.
+        turned = arithmetic.backwards and self._parts == 1
+        self._order = slice(None, None, -1 if turned else 1)
         self._now: dict[str, Array] = {}
-        self._memory = fresh_memory(optimiser, blueprint.trainable)
+        fresh = fresh_memory(trial.optimiser, blueprint.trainable)
+        self._memory = {name: arithmetic.number(array) for name, array in fresh.items()}
         self._loss = math.nan
+        self._known: list[tuple[Batch, dict[str, Array], Step]] = []
         self.load(weights)
 
     def place(self, images: NDArray[np.uint8], labels: Labels) -> Batch:
-        return contract.normalise(images), labels.copy()
+        pixels = self._arithmetic.between(contract.normalise(images)[self._order])
+        return pixels, labels[self._order].copy()
 
     def train_step(self, batch: Batch) -> None:
-        step = self._differentiate(batch)
-        now = self._now | step.statistics
-        self._now, self._memory = update(self._optimiser, now, step.gradients, self._memory)
-        self._loss = step.loss
+        steps: list[Step] = []
+        now = self._now
+        for part in zip(*(np.array_split(half, self._parts) for half in batch), strict=True):
+            whole = batch if self._parts == 1 else part
+            steps.append(self._differentiate(whole))
+            now = now | statistics_after(self._blueprint, now, steps[-1].done)
+        gradients = {
+            name: sum((step.gradients[name] for step in steps[1:]), steps[0].gradients[name])
+            / len(steps)
+            for name in self._blueprint.trainable
+        }
+        self._now, self._memory = update(self._optimiser, now, gradients, self._memory)
+        self._loss = sum(step.loss for step in steps) / len(steps)
 
     def infer_step(self, batch: Batch) -> None:
         self.logits(batch)
@@ -282,7 +354,8 @@ class ReferenceSession(Session):
         return self._loss
 
     def logits(self, batch: Batch) -> NDArray[np.float32]:
-        return logits(self._blueprint, self._now, batch[0]).astype(np.float32)
+        scores = logits(self._blueprint, self._now, batch[0], self._arithmetic)
+        return scores[self._order].astype(np.float32)
 
     def gradients(self, batch: Batch) -> Weights:
         found = self._differentiate(batch).gradients
@@ -293,7 +366,7 @@ class ReferenceSession(Session):
 
     def load(self, weights: Weights) -> None:
         check_weights(self._blueprint, weights)
-        self._now = {n: weights[n].astype(np.float64) for n in self._blueprint.weights}
+        self._now = {n: self._arithmetic.number(weights[n]) for n in self._blueprint.weights}
         if self._optimiser.ema is not None and not self._memory["updates"]:
             self._memory |= {f"average/{name}": array for name, array in self._now.items()}
 
@@ -334,11 +407,20 @@ class ReferenceSession(Session):
         )
 
     def _differentiate(self, batch: Batch) -> Step:
+        """Loss and derivatives of a batch; not computed twice where the weights have not moved."""
         from convdyno.engines.reference_backward import differentiate
 
+        trained = {name: self._now[name] for name in self._blueprint.trainable}
+        for known, at, step in self._known:
+            if known is batch and all(np.array_equal(at[n], trained[n]) for n in trained):
+                return step
         images, labels = batch
         smoothing = self._optimiser.label_smoothing
-        return differentiate(self._blueprint, self._now, images, labels, smoothing)
+        step = differentiate(
+            self._blueprint, self._now, images, labels, smoothing, self._arithmetic
+        )
+        self._known = [*self._known, (batch, trained, step)][-REMEMBERED:]
+        return step
 
 
 def _exact(state: State, name: str, rounded: NDArray[Any]) -> Array:
@@ -351,6 +433,9 @@ def _exact(state: State, name: str, rounded: NDArray[Any]) -> Array:
 
 class ReferenceEngine:
     """NumPy as an engine."""
+
+    def __init__(self, arithmetic: Arithmetic = EXACT) -> None:
+        self._arithmetic = arithmetic
 
     def versions(self) -> dict[str, str]:
         """NumPy's version."""
@@ -377,7 +462,38 @@ class ReferenceEngine:
                 raise Refused(
                     f"the reference engine has no {setting} {given!r}, only {', '.join(values)}"
                 )
-        return ReferenceSession(blueprint, trial.optimiser, weights)
+        return ReferenceSession(blueprint, trial, weights, self._arithmetic)
+
+    def rounding(
+        self,
+        numbers: Numbers,
+        *,
+        backwards: bool = False,
+        coarse: int | None = None,
+        by_squares: bool = False,
+    ) -> Engine:
+        """The same engine in other numbers, and in another order of summation."""
+        errors = None if coarse is None else np.random.default_rng(coarse)
+        return ReferenceEngine(Arithmetic(numbers, backwards, errors, by_squares))
+
+    def lively(self, blueprint: Blueprint, images: NDArray[np.uint8], seed: int) -> Weights:
+        """Weights at which every op matters, and rounding little."""
+        from convdyno.engines.reference_question import calm_lively
+
+        return calm_lively(blueprint, contract.normalise(images), seed)
+
+    def coverage(self, blueprint: Blueprint, weights: Weights, batch: Batch) -> list[FaultEffect]:
+        """For every node and every way in which it can be wrong, how far the loss moves."""
+        from convdyno.engines.reference_coverage import coverage
+
+        images, labels = batch
+        return coverage(blueprint, weights, contract.normalise(images), labels)
+
+    def probe(self, blueprint: Blueprint, weights: Weights, images: NDArray[np.uint8]) -> Weights:
+        """The kernel of the last layer, at which its scores are of a usual size."""
+        from convdyno.engines.reference_question import last_kernel
+
+        return last_kernel(blueprint, weights, contract.normalise(images))
 
     def out_of_memory(self, error: BaseException) -> bool:
         """Whether the host's memory did not suffice."""

@@ -26,6 +26,7 @@ from convdyno.blueprint.ops import (
 )
 from convdyno.engines import reference
 from convdyno.engines.reference import Arrays, Images, Labels, Pass
+from convdyno.engines.reference_rounding import EXACT, Arithmetic
 from convdyno.engines.reference_update import Array
 
 Derivatives = tuple[list[Array], dict[str, Array]]
@@ -41,43 +42,71 @@ class Step:
     """Of the loss without L2, by each trainable weight."""
     statistics: dict[str, Array]
     """The running statistics after the step."""
+    done: Pass
+    """The forward pass, in training form."""
 
 
 def differentiate(
-    blueprint: Blueprint, weights: Arrays, images: Images, labels: Labels, smoothing: float = 0.0
+    blueprint: Blueprint,
+    weights: Arrays,
+    images: Images,
+    labels: Labels,
+    smoothing: float = 0.0,
+    arithmetic: Arithmetic = EXACT,
 ) -> Step:
     """The training loss of a batch and its derivative by every trainable weight."""
-    done = reference.forward(blueprint, weights, images, training=True)
-    upstream: dict[str, Array] = {}
-    loss = 0.0
+    done = reference.forward(blueprint, weights, images, training=True, arithmetic=arithmetic)
+    loss = sum(
+        head.weight * reference.cross_entropy(done.values[head.node], labels, smoothing)
+        for head in blueprint.heads
+    )
+    slopes = slopes_of_loss(blueprint, done, labels, smoothing)
+    gradients = backward(blueprint, weights, done, slopes, arithmetic)
+    statistics = reference.statistics_after(blueprint, weights, done)
+    return Step(loss, {name: gradients[name] for name in blueprint.trainable}, statistics, done)
+
+
+def slopes_of_loss(
+    blueprint: Blueprint, done: Pass, labels: Labels, smoothing: float = 0.0
+) -> dict[str, Array]:
+    """The loss's derivatives by the scores of each head."""
+    slopes: dict[str, Array] = {}
     for head in blueprint.heads:
-        scores = done.values[head.node]
-        loss += head.weight * reference.cross_entropy(scores, labels, smoothing)
-        derivative = _cross_entropy_derivative(scores, labels, smoothing)
-        _accumulate(upstream, head.node, head.weight * derivative)
+        derivative = _cross_entropy_derivative(done.values[head.node], labels, smoothing)
+        _accumulate(slopes, head.node, head.weight * derivative)
+    return slopes
+
+
+def backward(
+    blueprint: Blueprint,
+    weights: Arrays,
+    done: Pass,
+    upstream: dict[str, Array],
+    arithmetic: Arithmetic = EXACT,
+) -> dict[str, Array]:
+    """The derivatives by each weight, from those by some nodes, to which all others are added."""
     gradients: dict[str, Array] = {}
     for node in reversed(blueprint.nodes):
         if node.name not in upstream or not node.inputs:
             continue
-        own = _own_weights(blueprint, node, weights, done)
+        own = _own_weights(blueprint, node, weights, done, arithmetic)
         inputs = [done.values[name] for name in node.inputs]
+        slope = upstream[node.name]
+        if isinstance(node.op, Conv | Dense):
+            slope, *inputs = map(arithmetic.operand, (slope, *inputs))
         rule = BACKWARD[type(node.op)]
-        by_input, by_weight = rule(
-            node.op, own, done.values[node.name], upstream[node.name], *inputs
-        )
+        by_input, by_weight = rule(node.op, own, done.values[node.name], slope, *inputs)
         for name, derivative in zip(node.inputs, by_input, strict=True):
-            _accumulate(upstream, name, derivative)
+            _accumulate(upstream, name, arithmetic.result(derivative))
         gradients |= {f"{node.name}/{kind}": value for kind, value in by_weight.items()}
-    statistics = reference.statistics_after(blueprint, weights, done)
-    return Step(loss, {name: gradients[name] for name in blueprint.trainable}, statistics)
+    return gradients
 
 
-def _own_weights(blueprint: Blueprint, node: Node, weights: Arrays, done: Pass) -> dict[str, Array]:
-    names = {kind: f"{node.name}/{kind}" for kind in node.op.weights(*blueprint.shapes_in(node))}
-    return {
-        kind: np.asarray(done.statistics.get(name, weights[name]), np.float64)
-        for kind, name in names.items()
-    }
+def _own_weights(
+    blueprint: Blueprint, node: Node, weights: Arrays, done: Pass, arithmetic: Arithmetic
+) -> dict[str, Array]:
+    own = reference.own_weights(blueprint, node, weights, arithmetic)
+    return {kind: done.statistics.get(f"{node.name}/{kind}", value) for kind, value in own.items()}
 
 
 def _accumulate(upstream: dict[str, Array], name: str, derivative: Array) -> None:
@@ -87,7 +116,8 @@ def _accumulate(upstream: dict[str, Array], name: str, derivative: Array) -> Non
 def _cross_entropy_derivative(scores: Array, labels: Labels, smoothing: float) -> Array:
     exponent = np.exp(scores - scores.max(axis=1, keepdims=True))
     probability: Array = exponent / exponent.sum(axis=1, keepdims=True)
-    return (probability - reference.targets(labels, scores.shape[1], smoothing)) / len(labels)
+    wanted = reference.targets(labels, scores.shape[1], smoothing).astype(scores.dtype)
+    return (probability - wanted) / len(labels)
 
 
 def _conv(op: Conv, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
@@ -120,7 +150,7 @@ def _norm(op: Norm, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> De
     deviation = np.sqrt(w["variance"] + op.eps)
     normal = (x - w["mean"]) / deviation
     by_weight = {"scale": (dy * normal).sum(axes)} if op.scale else {}
-    dn = dy * w.get("scale", np.ones(1))
+    dn = dy * w.get("scale", 1.0)
     dx = (dn - dn.mean(axes) - normal * (dn * normal).mean(axes)) / deviation
     return [dx], by_weight | {"offset": dy.sum(axes)}
 

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 Memory = dict[str, Array]
 """What training remembers, by the names of `contract.State`."""
 
-ADAM_BETA1, ADAM_BETA2, ADAM_EPS = 0.9, 0.999, 1e-8
+ADAM_BETA1, ADAM_BETA2 = 0.9, 0.999
 
 
 def fresh_memory(optimiser: Optimiser, trainable: Mapping[str, Shape]) -> Memory:
@@ -39,8 +39,9 @@ def update(
         w = weights[name]
         if optimiser.kind == "adam":
             first, second = f"first/{name}", f"second/{name}"
+            so_far, step = (w, g, memory[first], memory[second]), int(after["updates"])
             now[name], after[first], after[second] = adam(
-                w, g, memory[first], memory[second], int(after["updates"]), rate=optimiser.rate
+                *so_far, step, rate=optimiser.rate, epsilon=optimiser.epsilon
             )
             continue
         now[name], v = sgd(
@@ -96,10 +97,12 @@ def sgd(
 
 
 def adam(
-    w: Array, g: Array, m: Array, s: Array, step: int, *, rate: float
+    w: Array, g: Array, m: Array, s: Array, step: int, *, rate: float, epsilon: float
 ) -> tuple[Array, Array, Array]:
     """Step number `step` (1, 2, ...) of Adam: the new weight and moments (zero at first)."""
-    m = ADAM_BETA1 * m + (1 - ADAM_BETA1) * g
-    s = ADAM_BETA2 * s + (1 - ADAM_BETA2) * g**2
-    mean, square = m / (1 - ADAM_BETA1**step), s / (1 - ADAM_BETA2**step)
-    return w - rate * mean / (np.sqrt(square) + ADAM_EPS), m, s
+    # In float32 what is left of 1, and powers close to it, lose digits, as they do in engines.
+    beta1, beta2 = g.dtype.type(ADAM_BETA1), g.dtype.type(ADAM_BETA2)
+    m = beta1 * m + (1 - beta1) * g
+    s = beta2 * s + (1 - beta2) * g**2
+    mean, square = m / (1 - beta1**step), s / (1 - beta2**step)
+    return w - rate * mean / (np.sqrt(square) + epsilon), m, s

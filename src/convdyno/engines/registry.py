@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from convdyno.errors import NotInstalled, UnknownName
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +69,7 @@ def chosen(words: str | None) -> list[str]:
         return [best_installed()]
     if words == "all":
         return installed_frameworks() or [best_installed()]
-    names = list(dict.fromkeys(word.strip() for word in words.split(",")))
+    names = list(dict.fromkeys(parse.engine(word.strip()) for word in words.split(",")))
     known = [_known(name) for name in names]
     if not any(info.installed for info in known):
         check(names[0])

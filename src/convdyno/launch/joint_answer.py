@@ -48,7 +48,9 @@ def joint_blocks(
             name: max(block[name] for block in blocks) for name in ("foreign_share", "steal_share")
         }
         joules = _joint_joules(blocks, seconds)
-        joint.append(slowest | shares | {"seconds": seconds, "joules": joules})
+        # Ranks wait for cores that other ranks use: that is no stranger's doing.
+        known = {"seconds": seconds, "joules": joules, "queued_seconds": None}
+        joint.append(slowest | shares | known)
     return [Block(**block).model_dump() for block in joint]
 
 

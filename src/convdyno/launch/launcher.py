@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from convdyno.launch.transport import DOING
@@ -23,11 +23,20 @@ class Team(Protocol):
 
     ranks: tuple[Rank, ...] = ()
     """Everybody in a group of workers, as far as they have come; nobody for a plain worker."""
+    _begun: Mapping[str, Any] = {}
 
     def ask(
         self, do: str, *, silence: float, until: float | None = None, **more: Any
     ) -> dict[str, Any]:
         """Send one command and sleep until its answer."""
+
+    def begin(self, do: str, **more: Any) -> None:
+        """Send one command whose answer `finish` waits for; as it stands, `finish` sends it too."""
+        self._begun = more
+
+    def finish(self, do: str, *, silence: float, until: float | None = None) -> dict[str, Any]:
+        """Sleep until the answer of what was begun."""
+        return self.ask(do, silence=silence, until=until, **self._begun)
 
     def events(
         self, do: str, *, silence: float, until: float | None = None, **more: Any

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import signal
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from convdyno.errors import Refused, TrialFailed
@@ -24,9 +27,24 @@ HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """glibc asks for huge pages then, where Linux leaves that to each program; read at its start."""
 
 
-def environment(trial: Trial) -> dict[str, str]:
-    """What a trial's processes need to be told before they start."""
-    return HUGE_PAGES if trial.kernels == "tuned" else {}
+COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "torch", "JAX_COMPILATION_CACHE_DIR": "jax"}
+"""Where compilers keep what they have made, for the next process of the same trial."""
+KEEP_ALL = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+
+
+def environment(trial: Trial, compiled: Path | None = None) -> dict[str, str]:
+    """What a trial's processes need to be told before they start.
+
+    `compiled` is a folder for what compilers make: empty at first, so that the first process
+    compiles, and others take that over. What the user has set stays.
+    """
+    told = dict(HUGE_PAGES) if trial.kernels == "tuned" else {}
+    if compiled is not None and not COMPILED.keys() & os.environ.keys():
+        told |= KEEP_ALL | {name: str(compiled / folder) for name, folder in COMPILED.items()}
+    return told
 
 
 class LocalWorker(Team):
@@ -44,10 +62,19 @@ class LocalWorker(Team):
         self, do: str, *, silence: float, until: float | None = None, **more: Any
     ) -> dict[str, Any]:
         """Send one command and sleep until its answer; `events` explains the times."""
-        for answer in self.events(do, silence=silence, until=until, **more):
-            if answer["event"] != "progress":
-                return answer
-        raise AssertionError("events end with a failure or not at all")
+        self.begin(do, **more)
+        return self.finish(do, silence=silence, until=until)
+
+    def begin(self, do: str, **more: Any) -> None:
+        """Wake the process and send one command."""
+        self._link.signal(signal.SIGCONT)
+        self._link.send(do, **more)
+
+    def finish(self, do: str, *, silence: float, until: float | None = None) -> dict[str, Any]:
+        """The answer to what was begun."""
+        while (answer := self._event(do, silence, until))["event"] == "progress":
+            pass
+        return answer
 
     def events(
         self, do: str, *, silence: float, until: float | None = None, **more: Any
@@ -57,13 +84,9 @@ class LocalWorker(Team):
         `silence` is how many seconds may pass without a line before the worker counts as hung;
         `until` is a `time.monotonic` moment after which the answer is no longer wanted.
         """
-        self._link.signal(signal.SIGCONT)
-        self._link.send(do, **more)
+        self.begin(do, **more)
         while True:
-            answer = self._event(do, silence, until)
-            if answer["event"] == "failed":
-                raise TrialFailed(answer["status"], answer["reason"])
-            yield dict(answer)
+            yield self._event(do, silence, until)
 
     def nudge(self) -> None:
         """Ask the process to finish what it is doing; training saves a checkpoint then."""
@@ -94,7 +117,10 @@ class LocalWorker(Team):
                 said = how if status == "oom" else f"the worker {died_while(how, doing)}"
                 raise TrialFailed(status, said)
             self._unread.extend(received)
-        return self._unread.popleft()
+        answer = self._unread.popleft()
+        if answer["event"] == "failed":
+            raise TrialFailed(answer["status"], answer["reason"])
+        return answer
 
 
 class Here(Launcher):
@@ -105,6 +131,7 @@ class Here(Launcher):
 
     def __init__(self, command: Sequence[str] = WORKER) -> None:
         self._command = command
+        self._compiled: tempfile.TemporaryDirectory[str] | None = None
 
     def alone(self, trial: Trial) -> bool:
         """Several processes are not stopped."""
@@ -132,10 +159,18 @@ class Here(Launcher):
 
     def start(self, trial: Trial, rank_seconds: float) -> Team:
         """A worker or a group of workers."""
+        self._compiled = self._compiled or tempfile.TemporaryDirectory(prefix="convdyno-")
+        told = environment(trial, Path(self._compiled.name, trial.digest))
         if not trial.has_ranks:
-            return LocalWorker(environment(trial), self._command)
-        connect = partial(PipeLink, self._command, environment(trial))
+            return LocalWorker(told, self._command)
+        connect = partial(PipeLink, self._command, told)
         return WorkerGroup(lambda place: connect(), places(trial), trial, rank_seconds)
+
+    def close(self) -> None:
+        """Forget what compilers have made."""
+        if self._compiled is not None:
+            self._compiled.cleanup()
+            self._compiled = None
 
 
 def places(

@@ -113,7 +113,8 @@ def _ended(
             said = "; ".join(unreadable) or _last_words(files.with_suffix(".log"))
             status, reason = _why_none(job, said)
             record = new_record(trial, status=status, reason=reason).but(id=name)
-        elif record.status == "interrupted" and job.state != "COMPLETED" and not record.reason:
+        elif record.status == "interrupted" and job.state != "COMPLETED":
+            # A record that says "stopped by SIGTERM" does not know why; Slurm does.
             record = record.but(status=STATUS.get(job.state, "failed"), reason=_end(job))
         if (restarts := job.facts.get("restarts", "0")) != "0":
             again = f"Slurm put job {job.id} back into its queue (restarts: {restarts})"

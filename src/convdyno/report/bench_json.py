@@ -46,7 +46,8 @@ def certificates_document(certificates: Sequence[Certificate]) -> dict[str, Any]
     return versioned(
         passed=all(certificate.passed for certificate in certificates),
         engines=[
-            {"network": certificate.network} | proof.model_dump(mode="json")
+            {"network": certificate.network, "manner": certificate.manner.words}
+            | proof.model_dump(mode="json")
             for certificate in certificates
             for proof in certificate.engines
         ],

@@ -6,7 +6,6 @@ thousand; the record itself can be let go.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -17,9 +16,10 @@ import numpy as np
 
 from convdyno.machine.kinds import kind
 from convdyno.report.format import noun
+from convdyno.stats.borrowing import Borrowed
 from convdyno.stats.compare import PairedRounds, Unpaired
 from convdyno.stats.rounds import Round
-from convdyno.stats.rounds_of_record import in_step, numbered_ranks, rounds_of
+from convdyno.stats.rounds_of_record import borrowed_for, in_step, numbered_ranks, rounds_of
 from convdyno.stats.summary import (
     ONE_BLOCK,
     ONE_PROCESS,
@@ -98,11 +98,11 @@ class Cell:
     contaminated: int
     """Blocks that were disturbed by others."""
     import_seconds: float | None
-    """Importing the framework, on average over processes."""
+    """Importing the framework, in the first process."""
     build_seconds: float | None
-    """Building and loading the network, on average over processes."""
+    """Building and loading the network, in the first process."""
     first_step_seconds: float | None
-    """The first step, compilation included, on average over processes."""
+    """The first step, compilation included, in the first process."""
     memory_bytes: int | None
     """The largest peak of device memory, or of the process where the device has none."""
     peaks: Mapping[str, float]
@@ -116,6 +116,8 @@ class Cell:
     """Images of the blocks whose joules were counted, over these."""
     latency: Latency | None
     """Quantiles of single steps, when they were timed one by one."""
+    ratio_known: Borrowed
+    """What was known beforehand of how much its ratios to others vary."""
     older: Callable[[], Legacy]
     """Derives the older tools' figures, once; few views ask for them."""
     warnings: tuple[str, ...]
@@ -150,6 +152,16 @@ class Cell:
     def blocks(self) -> int:
         """How many blocks there are in all."""
         return sum(len(taken.seconds) for taken in self.measured.values())
+
+    @property
+    def one_process(self) -> bool:
+        """Whether the interval does not know how much processes differ."""
+        return self.headline is not None and self.headline.basis in (ONE_PROCESS, ONE_BLOCK)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether every round was measured beside other work."""
+        return self.headline is not None and self.headline.dirty_rounds == self.headline.rounds
 
     @property
     def run_name(self) -> str:
@@ -211,7 +223,8 @@ class Cell:
     def beside(self, other: Cell, in_turns: bool | None = None) -> PairedRounds | Unpaired:
         """Both as they may be compared: round by round only where they took turns."""
         if self.took_turns(other) if in_turns is None else in_turns:
-            return PairedRounds(*in_step([self.measured, other.measured]))
+            one, another = in_step([self.measured, other.measured])
+            return PairedRounds(one, another, self.ratio_known)
         return Unpaired(list(self.measured.values()), list(other.measured.values()))
 
 
@@ -219,8 +232,8 @@ class Shared(dict[Any, Any]):
     """One object for all that are equal: machines, versions and settings repeat."""
 
     def one(self, value: T) -> T:
-        """The first that was equal to this; of a dict, the first with the same JSON."""
-        key = json.dumps(value, default=str) if isinstance(value, dict) else value
+        """The first that was equal to this; of a dict, the first that is written the same."""
+        key = repr(value) if isinstance(value, dict) else value
         found: T = self.setdefault((type(value), key), value)
         return found
 
@@ -229,8 +242,10 @@ def cell_of(record: Record, file: Path | None = None, shared: Shared | None = No
     """The figures of a record; what is equal in many is kept once."""
     same = Shared() if shared is None else shared
     processes, rounds = record.measured, rounds_of(record)
-    found = interval(rounds, looks=record.looks) if rounds else None
-    clean = [block for process in processes for block in process.clean]
+    rate_known = borrowed_for(record, "rate")
+    found = interval(rounds, looks=record.looks, borrowed=rate_known) if rounds else None
+    contaminated = sum(int(np.count_nonzero(taken.contaminated)) for taken in rounds)
+    clean = [b for one in processes for b in (one.clean if contaminated else one.blocks)]
     images = record.trial.global_batch
     steps = [seconds for block in clean for seconds in block.step_seconds or ()]
     seconds, counts = steps, [1] * len(steps)
@@ -240,8 +255,9 @@ def cell_of(record: Record, file: Path | None = None, shared: Shared | None = No
     counted = [block for block in clean if block.joules is not None]
     joules = sum(block.joules or 0.0 for block in counted) if counted else None
     memory = (one.device_memory_bytes or one.peak_memory_bytes for one in record.processes)
+    # Later processes are opened several at once, and take over what the first has compiled.
+    opened_alone = record.processes if record.schema_version == 1 else record.processes[:1]
     machine = same.one(kind(record.machine))
-    contaminated = sum(int(np.count_nonzero(taken.contaminated)) for taken in rounds)
     cautions = _cautions(record, found, contaminated)
     return Cell(
         **{name: getattr(record, name) for name in TAKEN},
@@ -257,16 +273,17 @@ def cell_of(record: Record, file: Path | None = None, shared: Shared | None = No
         measured=dict(zip((process.round for process in processes), rounds, strict=True)),
         ranks=_ranks(record) if record.trial.devices > 1 else (),
         contaminated=contaminated,
-        import_seconds=_mean(process.import_seconds for process in record.processes),
-        build_seconds=_mean(process.build_seconds for process in record.processes),
-        first_step_seconds=_mean(process.first_step_seconds for process in record.processes),
+        import_seconds=_mean(process.import_seconds for process in opened_alone),
+        build_seconds=_mean(process.build_seconds for process in opened_alone),
+        first_step_seconds=_mean(process.first_step_seconds for process in opened_alone),
         memory_bytes=max(filter(None, memory), default=None),
         peaks=record.peaks,
         wait_share=sum(waits) / sum(block.seconds for block in clean) if waits else None,
         joules=joules,
         images_per_joule=images * sum(b.steps for b in counted) / joules if joules else None,
         latency=latency(steps) if steps else None,
-        older=cache(partial(legacy, seconds, counts, images)),
+        ratio_known=borrowed_for(record, "ratio"),
+        older=cache(partial(legacy, np.array(seconds), np.array(counts), images)),
         warnings=tuple(same.one(text) for text in (*record.warnings, *cautions)),
     )
 
@@ -335,13 +352,18 @@ def _cautions(record: Record, found: Interval | None, contaminated: int) -> list
     if contaminated:
         blocks = sum(len(process.blocks) for process in measured)
         dirty = found.dirty_rounds if found else 0
-        used = " (some rounds had no other)" if dirty else ", measured again and left out"
+        used = ", and used where there were too few others" if dirty else ", and left out"
+        if dirty == len(measured):
+            used = ", in every round, so the speed without it is not known"
         told.append(
             f"{contaminated} of {blocks} blocks were disturbed by other work{used}: "
             "end other programs, or see `convdyno doctor`"
         )
     if any(process.recompilations for process in measured):
-        told.append("the framework compiled something again while it was measured")
+        told.append(
+            "the framework compiled something again while it was measured, so the speed includes "
+            "that: give a longer --budget, or --compile off"
+        )
     if any(process.sitting for process in measured) and not record.trial.has_ranks:
         told.append(
             "memory did not hold all cells at once, so this one was measured after, not between, "

@@ -52,8 +52,6 @@ def gather(places: Sequence[Path], where: Sequence[str] = ()) -> Gathered:
     known: set[str] = set()
     heads = []
     for place in dict.fromkeys(places):
-        if not place.is_dir():
-            raise BadStore(f"there is no results folder {str(place)!r}; `convdyno bench` makes one")
         if not where:
             _read_trainings(place, found)
         if (place / NAME).exists():

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from convdyno.report.cell import Cell, Place
@@ -31,6 +32,8 @@ GREY = "#8b949e"
 MUTED = "#57606a"
 WIDTH = 620
 """Of a picture in a file; in the page a chart is as wide as its place."""
+APART, MOST_APART = 0.016, 0.3
+"""How far series stand apart: of the axis, and all together at most of a gap between places."""
 ROW: Spec = {"field": "row", "type": "ordinal", "axis": None}
 """The rows of a chart that has its words above them."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
@@ -45,7 +48,8 @@ CONFIG: Spec = {
     },
     "legend": {
         "labelFontSize": 12, "labelLimit": 150, "orient": "top", "title": None, "columns": 3,
-        "symbolStrokeWidth": 2, "labelColor": "#24292f", "offset": 10, "direction": "horizontal",
+        "symbolStrokeWidth": 2, "symbolOpacity": 1, "labelColor": "#24292f", "offset": 10,
+        "direction": "horizontal",
     },
     "title": {
         "fontSize": 15, "subtitleFontSize": 12, "subtitleColor": MUTED, "anchor": "start",
@@ -183,6 +187,32 @@ def quantity(field: str, title: str | None = None, **more: Any) -> Spec:
 def interval(axis: str) -> Spec:
     """The two ends of an interval along `x` or `y`."""
     return {axis: quantity("low"), f"{axis}2": {"field": "high"}}
+
+
+def arrows(axis: str, across: Spec, colour: Spec, **style: Any) -> list[Spec]:
+    """Where an interval along `x` or `y` goes on beyond the frame: an arrow at that side."""
+    shapes = {"x": ("left", "right"), "y": ("down", "up")}[axis]
+    return [
+        only(field, mark("point", {axis: quantity(field), **across, "color": colour},
+            shape=f"triangle-{shape}", filled=True, size=60, opacity=1, **style))
+        for field, shape in zip(("below", "above"), shapes, strict=True)
+    ]  # fmt: skip
+
+
+def clip_note(values: Values) -> list[str]:
+    """What an arrow means, where there is one."""
+    cut = any("below" in value or "above" in value for value in values)
+    return ["an arrow: the interval goes on beyond the frame"] if cut else []
+
+
+def side_by_side(places: Sequence[float], series_count: int) -> list[float]:
+    """How far each series is moved aside on an axis, so that none hides another's intervals."""
+    ordered = sorted(set(places))
+    gaps = [after - before for before, after in pairwise(ordered)]
+    if series_count < 2 or not gaps:
+        return [0.0] * series_count
+    step = min(APART * (ordered[-1] - ordered[0]), MOST_APART * min(gaps) / (series_count - 1))
+    return [step * (number - (series_count - 1) / 2) for number in range(series_count)]
 
 
 def series(

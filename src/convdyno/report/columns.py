@@ -13,7 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.report.cell import Cell
-from convdyno.report.format import between, pairs, percent, rate, settings_of, size, span, written
+from convdyno.report.format import (
+    ONE_PROCESS,
+    between,
+    pairs,
+    percent,
+    rate,
+    reached,
+    settings_of,
+    size,
+    span,
+    written,
+)
+from convdyno.trial.spec import Trial
 
 Value = Callable[[Cell], Any]
 Write = Callable[[Any], str]
@@ -70,6 +82,19 @@ def _gpu_type(cell: Cell) -> Any:
     return cell.job.get("gpu_type") or (None if cell.on_cpu else cell.settings.get("device_name"))
 
 
+def _known(cell: Cell) -> float | None:
+    """The upper end of an interval that knows how much processes differ."""
+    return None if cell.one_process else cell.high
+
+
+def _between(cell: Cell) -> str:
+    return ONE_PROCESS if cell.one_process else between(cell.low, cell.high)
+
+
+def _standing(cell: Cell) -> str:
+    return "disturbed" if cell.status == "ok" and cell.disturbed else cell.status
+
+
 def _staged_from(cell: Cell) -> str:
     return cell.trial.staged.partition("=")[0] if cell.trial.staged else cell.trial.data
 
@@ -83,6 +108,7 @@ COLUMNS: tuple[Column, ...] = (
     _column("created", f"{ALL} compare gate", title="measured"),
     _column("created", "page", lambda cell: cell.created[:16]),
     _column("status", f"{ALL} gate page", title="status"),
+    _column("standing", "", _standing, "status"),
     _column("reason", f"{ALL} gate"),
     _column("reason", "page", lambda cell: cell.reason or ""),
     _column("trial", "bench report compare gate", lambda cell: cell.trial.model_dump(mode="json")),
@@ -112,7 +138,9 @@ COLUMNS: tuple[Column, ...] = (
     _column("interval", "bench report compare gate scaling", lambda cell: [cell.low, cell.high]),
     _column("low", "csv frame"),
     _column("high", "csv frame"),
-    _column("between", "", lambda cell: between(cell.low, cell.high), "95 % interval"),
+    _column("mean_images_per_second", ALL, lambda cell: cell.headline and cell.headline.mean),
+    _column("rate", "", lambda cell: reached(cell.images_per_second, _known(cell)), "images/s"),
+    _column("between", "", _between, "95 % interval"),
     _column("interval_basis", ALL, lambda cell: cell.headline.basis if cell.headline else None),
     _column("rounds", f"{ALL} compare gate page", title="rounds"),
     _column("blocks", f"{ALL} page"),
@@ -165,8 +193,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 TOLD: Mapping[str, Column] = {column.name: column for column in COLUMNS if column.title}
 """What people see, by name."""
-HEADLINE = ("images_per_second", "between", "share_of_peak", "first_step_seconds", "memory_bytes",
-    "status")  # fmt: skip
+HEADLINE = ("rate", "between", "share_of_peak", "first_step_seconds", "memory_bytes", "standing")
 """The figures that stand in every table of cells for people."""
 TABLE = ("network", "engine", "mode", "precision", "batch", "devices", "settings", *HEADLINE)
 
@@ -191,17 +218,23 @@ def cell_words(cell: Cell, names: Iterable[str] = TABLE) -> dict[str, Any]:
     return {TOLD[name].title: TOLD[name].told(cell) for name in names}
 
 
-def flat(cell: Cell) -> dict[str, Any]:
-    """A cell as one row of plain values, as data frames want it; `docs/python.md` lists them."""
-    trial = cell.trial
-    figures = {column.name: column.value(cell) for column in _VIEWS["frame"]}
-    latency = asdict(cell.latency) if cell.latency else {}
+def flat_trial(trial: Trial) -> dict[str, Any]:
+    """A trial as plain values."""
     return {
-        **{name: figures[name] for name in ("id", "created", "status", "reason")},
         **trial.model_dump(mode="json", exclude={"optimiser", "image_size"}),
         "image_size": written(trial.image_size) if trial.image_size else None,
         "optimiser": trial.optimiser.kind,
         "rate": trial.optimiser.rate,
+    }
+
+
+def flat(cell: Cell) -> dict[str, Any]:
+    """A cell as one row of plain values, as data frames want it; `docs/python.md` lists them."""
+    figures = {column.name: column.value(cell) for column in _VIEWS["frame"]}
+    latency = asdict(cell.latency) if cell.latency else {}
+    return {
+        **{name: figures[name] for name in ("id", "created", "status", "reason")},
+        **flat_trial(cell.trial),
         **figures,
         **{f"latency_{name}": value for name, value in latency.items()},
         **{

@@ -9,7 +9,8 @@ from convdyno.report.bench_json import versioned
 from convdyno.report.cell import grouped
 from convdyno.report.columns import cell_data
 from convdyno.report.comparisons import Pair, Strangers, family_of
-from convdyno.report.format import natural, rate, said, varying, written
+from convdyno.report.console import MANY, Screen
+from convdyno.report.format import UNPAIRED, natural, rate, said, varying, written
 
 
 def tables(pairs: Sequence[Pair]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -18,6 +19,18 @@ def tables(pairs: Sequence[Pair]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         varied = _varied(family)
         ordered = sorted(family, key=lambda pair: _place(pair, varied))
         yield ", ".join(filter(None, about)), [_line(pair, varied) for pair in ordered]
+
+
+def show_pairs(screen: Screen, pairs: Sequence[Pair], strangers: Sequence[Strangers]) -> None:
+    """The tables on a screen, and what is not compared."""
+    for title, table in tables(pairs):
+        screen.line(title, style="bold")
+        screen.table(table, plain=len(pairs) > MANY)
+        screen.line()
+    if any(not pair.paired for pair in pairs):
+        screen.line(f"unpaired: {UNPAIRED}")
+    for one in strangers:
+        screen.line(str(one), style="yellow")
 
 
 def compare_document(

@@ -14,18 +14,18 @@ from typing import Any
 
 from convdyno.errors import UnknownName, UsageError
 from convdyno.report.cell import Cell, Place, grouped, place_of
-from convdyno.report.format import between, natural, ratio, said, written
+from convdyno.report.format import between, natural, ratio_writer, said, written
 from convdyno.stats.compare import Comparison, compare
 from convdyno.store.certificate import Certificate
+from convdyno.trial.manner import Manner
+from convdyno.trial.rivalry import NO_RIVALRY, rivalry
 from convdyno.trial.spec import Trial
 
-Certificates = Mapping[tuple[str, str], Certificate]
-"""By network and kernels."""
+Certificates = Mapping[tuple[str, Manner], Certificate]
+"""By network and manner."""
 
 Compared = tuple[int, int, Comparison]
 """Two cells by their number, and their ratio."""
-NO_RIVALRY = {"rung", "devices", "scaling"}
-"""Axes along which no cell is called faster or slower than another."""
 MACHINE, LABEL = "machine", "label."
 AXES = (*(name for name in Trial.model_fields if name not in NO_RIVALRY), MACHINE)
 """Along what cells may be compared, besides labels."""
@@ -56,6 +56,11 @@ class Pair:
         return self.a.took_turns(self.b)
 
     @property
+    def decided(self) -> bool:
+        """Whether it is known which is faster, or that neither is."""
+        return self.found.verdict != "undecided"
+
+    @property
     def how(self) -> str:
         """The same in one word, for tables."""
         return "paired" if self.paired else "unpaired"
@@ -63,9 +68,9 @@ class Pair:
     @property
     def words(self) -> dict[str, str]:
         """The ratio, its interval and the verdict, for tables."""
-        found = self.found
-        interval = between(found.low, found.high, ratio)
-        return {"ratio": ratio(found.ratio), "interval": interval, "verdict": found.verdict}
+        found, write = self.found, ratio_writer(self.found)
+        interval = between(found.low, found.high, write)
+        return {"ratio": write(found.ratio), "interval": interval, "verdict": found.verdict}
 
     @property
     def sentence(self) -> str:
@@ -80,19 +85,38 @@ class Pair:
         place = f" ({', '.join(rest)})"
         if found.ratio is None:
             return f"{one} and {other}{place}: {found.reason}"
-        times = f"{ratio(found.ratio)} times the images/s"
+        write = ratio_writer(found)
+        much = f"{write(found.ratio)} times the images/s"
         if found.low is None or found.high is None:
-            return f"{one} has {times} of {other}{place}: undecided; {found.reason}"
+            return f"{one} has {much} of {other}{place}: undecided; {found.reason}"
         told = f"{one} and {other} are {found.verdict}"
         if found.verdict in ("faster", "slower"):
             told = f"{one} is {found.verdict} than {other}"
-        return f"{told}{place}: {times} [{ratio(found.low)}, {ratio(found.high)}]"
+        but = f" ({found.reason})" if found.reason else ""
+        return f"{told}{place}: {much} [{write(found.low)}, {write(found.high)}]{but}"
 
     def conditions(self) -> dict[str, list[Any]]:
         """Settings and versions that the two do not share."""
         a, b = self.a.versions, self.b.versions
         versions = {n: [a[n], b[n]] for n in a.keys() & b.keys() if a[n] != b[n]}
         return differing([self.a, self.b]) | versions
+
+    def flat(self) -> dict[str, Any]:
+        """The pair as one row of plain values: the two cells by their values of the axis."""
+        a, b, found = self.a, self.b, self.found
+        return {
+            **{name: getattr(a.trial, name) for name in ("network", "engine", "mode", "precision")},
+            "by": self.axis,
+            "a": self.values[0],
+            "b": self.values[1],
+            "images_per_second_a": a.images_per_second,
+            "images_per_second_b": b.images_per_second,
+            **{name: getattr(found, name) for name in ("ratio", "low", "high", "p")},
+            **{name: getattr(found, name) for name in ("verdict", "reason", "rounds")},
+            "paired": self.paired,
+            "record_a": a.id,
+            "record_b": b.id,
+        }
 
     def to_axis_data(self, numbers: Mapping[str, int]) -> dict[str, Any]:
         """The pair for machines, with the axis that was asked about."""
@@ -195,7 +219,9 @@ def judge(
         looks = max(max(pairs[i].a.looks, pairs[i].b.looks) for i in places)
         found = compare([pairs[i].a.beside(pairs[i].b) for i in places], looks=looks)
         for index, one in zip(places, found, strict=True):
-            judged[index] = replace(pairs[index], found=one)
+            doubt = _reservation(pairs[index], certificates)
+            reason = "; ".join(filter(None, (one.reason, doubt)))
+            judged[index] = replace(pairs[index], found=replace(one, reason=reason))
     return judged
 
 
@@ -205,7 +231,7 @@ def compare_cells(cells: Sequence[Cell], certificates: Certificates | None = Non
     found = [
         Pair(axis, a, b, _values(a.trial, b.trial, axis))
         for a, b in combinations(measured, 2)
-        if (axis := _rivalry(a.trial, b.trial)) is not None
+        if (axis := rivalry(a.trial, b.trial)) is not None
     ]
     return judge(found, certificates or {}, family=lambda pair: None)
 
@@ -262,20 +288,6 @@ def price_of_keras(pair: Pair) -> str:
     )
 
 
-def _rivalry(a: Trial, b: Trial) -> str | None:
-    """The one thing in which two cells differ, if one may be the better; None if not.
-
-    What a rung of the input costs is the ladder's to say; what more devices bring, and what their
-    exchange costs, is the scaling curve's.
-    """
-    axes = a.differs_in(b)
-    if len(axes) > 1 or set(axes) & NO_RIVALRY:
-        return None
-    if axes == ["exchange"] and "independent" in (a.exchange, b.exchange):
-        return None
-    return "".join(axes)
-
-
 def _values(a: Trial, b: Trial, axis: str) -> tuple[str, str]:
     if not axis:
         return "", ""
@@ -318,13 +330,42 @@ def _doubt(a: Trial, b: Trial, certificates: Certificates) -> str:
     if (a.engine, a.kernels) == (b.engine, b.kernels):
         return ""
     for trial in (a, b):
-        certificate = certificates.get((trial.network, trial.kernels))
+        certificate = _certificate(trial, certificates)
         proof = certificate.proof(trial.engine) if certificate else None
         if proof is None:
-            return f"not comparable: no certificate for {trial.engine} ({trial.kernels} kernels)"
+            how = Manner.of(trial).words
+            return f"not comparable: no certificate for {trial.engine} ({how})"
         if not proof.passed:
             return f"not comparable: {trial.engine} failed its certificate: {proof.reason}"
     return ""
+
+
+def _certificate(trial: Trial, certificates: Certificates) -> Certificate | None:
+    """That of how a trial computed, or else of the same kernels as usual."""
+    own = certificates.get((trial.network, Manner.of(trial)))
+    return own or certificates.get((trial.network, Manner(kernels=trial.kernels)))
+
+
+def _reservation(pair: Pair, certificates: Certificates) -> str:
+    """What to know of the certificates that a ratio rests on; nothing if they are of what ran."""
+    a, b = pair.a.trial, pair.b.trial
+    if (a.engine, a.kernels) == (b.engine, b.kernels):
+        return ""
+    other, unlike = [], []
+    for cell in (pair.a, pair.b):
+        certificate = _certificate(cell.trial, certificates)
+        proof = certificate.proof(cell.trial.engine) if certificate else None
+        if certificate is None or proof is None:
+            continue
+        if certificate.manner != Manner.of(cell.trial):
+            unlike.append(f"{cell.trial.engine} ({certificate.manner.words})")
+        made = {"convdyno": proof.maker.convdyno, **proof.maker.versions}
+        ran = {"convdyno": cell.convdyno, **cell.versions}
+        if not proof.maker.sources or any(made[n] != ran[n] for n in made.keys() & ran.keys()):
+            other.append(cell.trial.engine)
+    told = [f"certified by other code than was measured: {', '.join(other)}"] if other else []
+    told += [f"certified in another manner only: {', '.join(unlike)}"] if unlike else []
+    return "; ".join(told)
 
 
 def _but(trial: Trial, axis: str) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from convdyno.report.cell import Cell, warnings_of
+from convdyno.report.cell import Cell, grouped
 from convdyno.report.columns import HEADLINE, cell_words
 from convdyno.report.comparisons import Pair, differing, price_of_keras
+from convdyno.report.findings import findings, minded
 from convdyno.report.format import (
     MODES,
     UNPAIRED,
@@ -31,11 +33,12 @@ from convdyno.report.format import (
     written,
 )
 from convdyno.report.ladders import Climbed
+from convdyno.report.limits import what_limits
 from convdyno.report.scaling import Curve
-from convdyno.report.text_table import aligned
-from convdyno.store.certificate import TOLERANCES, Certificate
+from convdyno.report.text_table import aligned, fitted
+from convdyno.store.certificate import Certificate
 from convdyno.store.record import Rank, Record
-from convdyno.terminal import commands, visible
+from convdyno.terminal import columns_of, commands, visible, wrapped
 from convdyno.trial.spec import Trial
 
 MOST_COMPARISONS = 12
@@ -45,24 +48,42 @@ RIGHT = (
     "copy", "per host", "per device", "efficiency", "ideal",
 )  # fmt: skip
 """Columns of figures that stand right."""
+LITTLE = (
+    "first step", "memory", "of peak", "global batch", "paper", "published", "for batch",
+    "schedule", "95 % interval", "labels", "interval", "rounds",
+)  # fmt: skip
+"""Columns that a narrow terminal can do without, what says least first."""
+STATUS_STYLES = {"ok": "", "disturbed": "yellow", "interrupted": "yellow"}
+"""Of rows; whatever else a status may be is red."""
+UNLIKE = 0.02
+"""How far the mean over all blocks must be from the headline to be told."""
+MATTERS = 0.2
+"""Of a step, what a first step must take longer to be told of."""
+MOST_UNSEEN = 3
+"""How many of what a certificate does not prove are named."""
 MANY = 200
 """So many rows are still fitted to the terminal; more are printed in plain columns, and soon."""
-PLAIN_WIDTH = 160
-"""Columns where there is no terminal to fit."""
 
 
 class Screen:
     """Where results are printed."""
 
-    def __init__(self, file: TextIO | None = None) -> None:
+    def __init__(self, file: TextIO | None = None, columns: int | None = None) -> None:
+        """`columns` is what lines have to fit where that is not a terminal's width."""
         out = commands(file or sys.stdout)
-        self._console = Console(
-            file=out, highlight=False, markup=False, width=None if out.isatty() else PLAIN_WIDTH
-        )
+        self._columns = columns or columns_of(out)
+        self._console = Console(file=out, highlight=False, markup=False)
 
     def line(self, text: str = "", style: str = "") -> None:
-        """One line of text, printed as it is but for what cannot be seen."""
-        self._console.print(Text(visible(text), style=style), soft_wrap=True)
+        """A sentence, broken between words where the terminal is too narrow for it."""
+        self._print(wrapped(visible(text), self._columns), style)
+
+    def command(self, before: str, words: str) -> None:
+        """A command to be copied, which is never broken."""
+        self._print(f"{visible(before)}{visible(words)}", "")
+
+    def _print(self, text: str, style: str) -> None:
+        self._console.print(Text(text, style=style), soft_wrap=True)
 
     def lines(self, texts: Iterable[str], style: str = "") -> None:
         """The same of each of several."""
@@ -70,22 +91,25 @@ class Screen:
             self.line(text, style)
 
     def table(self, rows: Sequence[dict[str, Any]], *, plain: bool = False) -> None:
-        """Rows of one shape as a table; numbers stand right."""
+        """Rows of one shape as a table; numbers stand right, and a bad status has a colour."""
         if not rows:
             self.line("(none)")
             return
-        words = [{name: visible(_cell(value)) for name, value in row.items()} for row in rows]
+        words = [{name: visible(cell_text(value)) for name, value in row.items()} for row in rows]
         if plain or len(rows) > MANY:
             self._console.file.write("\n".join(aligned(words, RIGHT)) + "\n")
             return
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        for name, value in rows[0].items():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            right = number or name in RIGHT
-            table.add_column(name, justify="right" if right else "left", overflow="fold")
-        for row in words:
-            table.add_row(*map(Text, row.values()))
-        self._console.print(table)
+        right = {
+            name
+            for name, value in rows[0].items()
+            if name in RIGHT or (isinstance(value, int | float) and not isinstance(value, bool))
+        }
+        header, *lines = fitted(words, self._columns, right, LITTLE)
+        for text in header:
+            self._print(text, "bold")
+        for row, texts in zip(words, lines, strict=True):
+            for text in texts:
+                self._print(text, STATUS_STYLES.get(row.get("status", "ok"), "red"))
 
     def minds(self, sentences: Iterable[str]) -> None:
         """What to mind, each once."""
@@ -107,11 +131,14 @@ class Screen:
         compared: Sequence[Pair],
         ladders: Sequence[Climbed] = (),
         curves: Sequence[Curve] = (),
+        shortfall: str = "",
     ) -> None:
-        """The outcome of a benchmark: what was run, how fast, what is faster, what to mind."""
+        """The outcome of a benchmark: what was run and found, how fast each is, what to mind."""
         names = _names(cells)
         measured = [cell for cell in cells if cell.headline is not None]
         self._conditions(cells)
+        self.lines(findings(cells, compared, names), "bold")
+        self.line()
         self.table(_headlines(cells))
         if measured:
             self.line()
@@ -124,7 +151,14 @@ class Screen:
             self.lines(ladder.lines())
         for curve in curves:
             self._curve(curve, curves)
-        self._problems(cells, names)
+        self._problems(cells, names, what_limits(measured, shortfall))
+
+    def ending(self, folder: Path, records: int) -> None:
+        """Where the records of a run are, and the command that comes next."""
+        self.line()
+        self.line(f"records: {noun(records, 'file')} in {folder}/")
+        where = shlex.quote(str(folder))
+        self.command("next: ", f"convdyno report {where} --html report.html")
 
     def _compared(self, pairs: Sequence[Pair]) -> None:
         """The first ratios in words, and what to know of them."""
@@ -140,12 +174,13 @@ class Screen:
 
     def certificate(self, certificate: Certificate) -> None:
         """Whether engines compute the same network, and how far they are from the reference."""
-        self.line(f"{certificate.network} ({certificate.form})", style="bold")
+        how = certificate.manner.words
+        self.line(f"{certificate.network} ({certificate.form}; {how})", style="bold")
         self.table(
             [
                 {
                     "engine": f"{proof.engine} {proof.version}",
-                    **{f.kind: f"{f.distance:.1e}" for f in proof.findings},
+                    **{f.kind: f"{f.ratio:.3f}" for f in proof.findings},
                     "": "the same" if proof.passed else "NOT the same",
                 }
                 for proof in certificate.engines
@@ -154,9 +189,32 @@ class Screen:
         )
         failed = (proof for proof in certificate.engines if not proof.passed)
         self.lines((f"{proof.engine}: {proof.reason}" for proof in failed), "red")
-        limits = ", ".join(f"{kind} {limit:g}" for kind, limit in TOLERANCES.items())
-        self.line(f"distance from the float64 reference; at most: {limits}")
+        self.line(
+            "distance of the worst tensor from the float64 reference, as a share of its limit"
+        )
+        if certificate.unseen:
+            first, more = certificate.unseen[:MOST_UNSEEN], len(certificate.unseen) - MOST_UNSEEN
+            others = f" and {more} more (--json has all)" if more > 0 else ""
+            self.line(
+                f"not proven, because it cannot be told from rounding: {', '.join(first)}{others}",
+                style="yellow",
+            )
+        if certificate.coverage:
+            self._coverage(certificate)
         self.line(f"certificate {certificate.hash[:12]}")
+
+    def _coverage(self, certificate: Certificate) -> None:
+        """For each node how far the loss moves if it is wrong, and the smallest fault seen."""
+        nodes: dict[str, dict[str, str]] = {}
+        for one in certificate.coverage:
+            row = nodes.setdefault(one.node, {"node": f"{one.node} ({one.op})"})
+            whole = one.share == 1
+            told = f"{one.moved:.0f}" if whole else f"{one.change} {one.smallest:.1e}"
+            name = "limits moved if wrong" if whole else "smallest fault seen"
+            said = f"{one.change} {told}" if whole else told
+            row[name] = ", ".join(filter(None, (row.get(name, ""), said)))
+        columns = ("node", "limits moved if wrong", "smallest fault seen")
+        self.table([{name: row.get(name, "") for name in columns} for row in nodes.values()])
 
     def evaluation(self, file: str, trial: Trial, found: dict[str, Any]) -> None:
         """What a checkpoint got right."""
@@ -197,7 +255,7 @@ class Screen:
         if cell.contaminated:
             self.line("(* disturbed by other work)")
         self.lines(_rank(rank) for process in record.processes[-1:] for rank in process.ranks)
-        self.line(f"repeat it with: {record.command}")
+        self.command("repeat it with: ", record.command)
 
     def doctor(self, report: dict[str, Any]) -> None:
         """The machine, its engines, its fast precisions and what to do."""
@@ -233,7 +291,10 @@ class Screen:
         for cell, facts in networks.values():
             name = cell.trial.network
             self.network(name, facts.image, facts.classes, facts.parameters, facts.macs)
-        self.lines(dict.fromkeys(_setting(cell) for cell, _ in networks.values()))
+        opened = [cell for cell in cells if cell.network]
+        self.lines(
+            _setting(alike) for alike in grouped(opened, lambda cell: str(_work(cell))).values()
+        )
         if networks:
             self.line()
 
@@ -253,24 +314,29 @@ class Screen:
         for name, values in differing(measured).items():
             found: dict[str, list[str]] = {}
             for cell, value in zip(measured, values, strict=True):
-                found.setdefault(_cell(value), []).append(names[cell.id])
+                found.setdefault(cell_text(value), []).append(names[cell.id])
             told = "; ".join(f"{value}: {', '.join(cells)}" for value, cells in found.items())
             self.line(f"conditions that differ, {name}: {told}")
 
-    def _problems(self, cells: Sequence[Cell], names: Mapping[str, str]) -> None:
-        found = warnings_of(cells)
+    def _problems(self, cells: Sequence[Cell], names: Mapping[str, str], limit: str) -> None:
+        """What failed, what to mind and what keeps the figures from being more precise."""
+        found = minded(cells, names)
         failed = [cell for cell in cells if cell.status != "ok"]
-        if found or failed:
+        if found or failed or limit:
             self.line()
-        for text, of in found.items():
-            where = "" if len(of) == len(cells) else f" ({'; '.join(names[c.id] for c in of)})"
-            self.line(f"mind: {text}{where}", style="yellow")
         self.lines((f"{names[c.id]}: {c.status}: {c.reason}" for c in failed), "red")
+        self.minds(found)
+        if limit:
+            self.line(limit)
 
 
 def describe(cell: Cell) -> str:
     """A cell's lesser figures in one line."""
     parts = [f"step {span(cell.step_seconds)}"]
+    if cell.headline and cell.images_per_second:
+        mean = cell.headline.mean
+        if abs(mean / cell.images_per_second - 1) > UNLIKE:
+            parts.append(f"{rate(mean)} images/s on average over all blocks")
     jitter = cell.legacy.speed_jitter
     if jitter is not None and cell.images_per_second:
         parts.append(f"jitter {percent(jitter / cell.images_per_second)}")
@@ -279,7 +345,7 @@ def describe(cell: Cell) -> str:
         parts.append(", ".join(f"{name} {span(value)}" for name, value in shown if value))
     if cell.import_seconds is not None and cell.build_seconds is not None:
         parts.append(f"import {span(cell.import_seconds)}, build {span(cell.build_seconds)}")
-    if cell.compile_seconds:
+    if cell.compile_seconds and cell.compile_seconds > MATTERS * (cell.step_seconds or 0.0):
         parts.append(f"first step {span(cell.compile_seconds)} longer than a step")
     if cell.share_of_peak is not None:
         parts.append(
@@ -311,8 +377,8 @@ def _headlines(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     varied = varying([cell.trial for cell in cells])
     first = ["network"] if "network" in varied else []
     first += ["engine", "precision"]
-    first += ["devices"] if any(cell.trial.devices > 1 for cell in cells) else []
-    first += ["batch", "global_batch"]
+    many = any(cell.trial.devices > 1 for cell in cells)
+    first += ["devices", "batch", "global_batch"] if many else ["batch"]
     rest = sorted(set(varied) - set(first))
     return [
         cell_words(cell, first)
@@ -328,16 +394,31 @@ def _names(cells: Sequence[Cell]) -> dict[str, str]:
     return {cell.id: ", ".join(said(cell.trial, name) for name in names) for cell in cells}
 
 
-def _setting(cell: Cell) -> str:
-    settings, versions = cell.settings, pairs(cell.versions, sign=" ")
+def _work(cell: Cell) -> tuple[Any, ...]:
+    """What cells of one line of conditions share."""
+    used = (cell.settings.get(name) for name in ("device_name", "threads"))
+    return cell.trial.mode, cell.trial.data, *used
+
+
+def _setting(cells: Sequence[Cell]) -> str:
+    """What some cells were run on and with, every engine with its version."""
+    mode, data, device, threads = _work(cells[0])
     data = {
         "synthetic": "synthetic data on the device",
         "synthetic-host": "synthetic data fed by the host",
-    }.get(cell.trial.data, cell.trial.data)
+    }.get(data, data)
+    layouts = {cell.settings.get("layout") for cell in cells}
+    layout = f", layout {layouts.pop()}" if len(layouts) == 1 else ""
     return (
-        f"{MODES[cell.trial.mode]}, {data}; {settings.get('device_name')}, "
-        f"{noun(settings.get('threads', 1), 'thread')}, layout {settings.get('layout')}; {versions}"
+        f"{MODES[mode]}, {data}; {device}, {noun(threads or 1, 'thread')}{layout}; "
+        f"{versions_of(cells)}"
     )
+
+
+def versions_of(cells: Iterable[Cell]) -> str:
+    """The versions of everything that some cells ran with, each once."""
+    found = dict.fromkeys(item for cell in cells for item in cell.versions.items())
+    return ", ".join(f"{name} {version}" for name, version in found)
 
 
 def _rank(rank: Rank) -> str:
@@ -369,7 +450,8 @@ def _peak(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]
     }
 
 
-def _cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """A value as tables have it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -5,6 +5,7 @@ Rows of a chart have their words above them and not beside, so that a narrow pag
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,9 +21,10 @@ from convdyno.report.figures_accuracy import accuracy_figures
 from convdyno.report.figures_ratios import ratio_figure
 from convdyno.report.figures_roofline import Activations, roofline_figures
 from convdyno.report.figures_scaling import ladder_figures, scaling_figures
-from convdyno.report.format import around, labels_of, noun
+from convdyno.report.format import labels_of, noun
 from convdyno.report.report_model import ReportModel
-from convdyno.stats.rounds import Floats
+from convdyno.report.uncertain import Frame, clipped, ends_of, frame_from_zero, known
+from convdyno.stats.series import Floats
 from convdyno.trial.spec import Trial
 
 MOST_PLACES = 12
@@ -31,6 +33,8 @@ MOST_ROWS = 16
 MOST_BLOCK_CELLS = 8
 MOST_BLOCKS = 40
 """Of one process; of more, so many quantiles are drawn."""
+FAR_OFF = 0.1
+"""The share of blocks at each side that has no say in how wide the frame is."""
 
 
 def figures(
@@ -86,22 +90,27 @@ def _lines(place: Place, lines: Mapping[Trial, list[Cell]], numbers: dict[str, i
     best = sorted(lines, key=lambda trial: -max(p.images_per_second or 0 for p in lines[trial]))
     shown = best[:MOST_SERIES]
     rests = labels_of([trial.model_copy(update={"engine": ""}) for trial in shown])
+    cells = [cell for trial in shown for cell in lines[trial]]
+    batches = sorted({cell.trial.batch for cell in cells})
+    aside = charts.side_by_side([math.log2(batch) for batch in batches], len(shown))
+    room = frame_from_zero(cells)
     values: Values = [
         {
-            "batch": cell.trial.batch, "engine": trial.engine, "rest": rest or trial.precision,
-            "cell": numbers[cell.id], "name": f"{trial.engine}, {rest or trial.precision}",
+            "at": cell.trial.batch * 2**moved, "batch": cell.trial.batch, "engine": trial.engine,
+            "rest": rest or trial.precision, "cell": numbers[cell.id],
+            "name": f"{trial.engine}, {rest or trial.precision}",
         }
-        | _rate(cell)
-        for trial, rest in zip(shown, rests, strict=True)
+        | _rate(cell, room)
+        for trial, rest, moved in zip(shown, rests, aside, strict=True)
         for cell in sorted(lines[trial], key=lambda cell: cell.trial.batch)
     ]  # fmt: skip
     engines = sorted({value["engine"] for value in values})
     kinds = list(dict.fromkeys(value["rest"] for value in values))
     several = len(engines) > 1
     colour = charts.coloured("engine", engines) if several else charts.coloured("rest", kinds)
-    batches = sorted({value["batch"] for value in values})
-    x = charts.quantity("batch", "Images per device and step", scale={"type": "log", "base": 2},
-        axis={"values": batches, "format": "d", "grid": False, "labelOverlap": True})  # fmt: skip
+    x = charts.quantity("at", "Images per device and step", scale={"type": "log", "base": 2,
+        "nice": False, "padding": 14}, axis={"values": batches, "format": "d", "grid": False,
+        "labelOverlap": True})  # fmt: skip
     encoding = {"x": x, "color": colour, "detail": {"field": "name", "type": "nominal"}}
     line = encoding | {"y": charts.quantity("rate", "Images/s", scale={"zero": True})}
     dashes = {"strokeDash": charts.dashed("rest", kinds)} if several and len(kinds) > 1 else {}
@@ -109,29 +118,32 @@ def _lines(place: Place, lines: Mapping[Trial, list[Cell]], numbers: dict[str, i
     spec = charts.layered(
         [
             charts.mark("line", line | dashes, strokeWidth=2),
-            charts.mark("rule", encoding | charts.interval("y"), strokeWidth=2, opacity=0.7),
+            charts.only("low", charts.mark("rule", encoding | charts.interval("y"),
+                strokeWidth=2)),
+            *charts.arrows("y", {"x": x}, colour),
             charts.mark("point", line | {"tooltip": told}, filled=True, size=50, opacity=1),
         ],
         height=280,
-    )
+    )  # fmt: skip
     left = len(best) - len(shown)
-    notes = [f"{left} slower series are left out"] if left else []
-    cells = [cell for trial in shown for cell in lines[trial]]
+    notes = [f"{noun(left, 'slower series is', 'slower series are')} left out"] if left else []
+    notes += charts.clip_note(values)
     return charts.place_figure("throughput", place, "by batch", spec, values, cells, notes)
 
 
 def _bars(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Figure:
     """Images per second as a bar for each cell, the fastest first."""
     shown = sorted(cells, key=lambda cell: -(cell.images_per_second or 0))[:MOST_ROWS]
+    room = frame_from_zero(shown)
     values = [
         {"row": row, "label": label, "engine": cell.trial.engine, "cell": numbers[cell.id]}
-        | _rate(cell)
+        | _rate(cell, room)
         for row, (cell, label) in enumerate(
             zip(shown, labels_of([cell.trial for cell in shown]), strict=True)
         )
     ]
     engines = sorted({cell.trial.engine for cell in shown})
-    x = charts.quantity("rate", "Images/s", scale={"zero": True})
+    x = charts.quantity("rate", "Images/s", scale={"zero": True}, axis={"format": "~s"})
     colour = charts.coloured("engine", engines) | {"legend": None}
     told = charts.tooltip(cell="label", images_per_second="told")
     spec = charts.layered(
@@ -139,13 +151,15 @@ def _bars(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Figur
             *charts.words(ROW),
             charts.mark("bar", {"x": x, "y": ROW, "color": colour, "tooltip": told}, height=9,
                 yOffset=8, cornerRadiusEnd=2, opacity=0.85),
-            charts.mark("rule", charts.interval("x") | {"y": ROW, "color": {"value": GREY}},
-                strokeWidth=2.5, yOffset=8),
+            charts.only("low", charts.mark("rule", charts.interval("x") | {"y": ROW,
+                "color": {"value": GREY}}, strokeWidth=2.5, yOffset=8)),
+            *charts.arrows("x", {"y": ROW}, {"value": GREY}, yOffset=8),
         ],
         height={"step": 40},
     )  # fmt: skip
     left = len(cells) - len(shown)
     notes = [f"{noun(left, 'slower cell is', 'slower cells are')} left out"] if left else []
+    notes += charts.clip_note(values)
     return charts.place_figure("throughput", place, "", spec, values, cells, notes)
 
 
@@ -162,34 +176,54 @@ def _blocks(place: Place, cells: Sequence[Cell], numbers: dict[str, int]) -> Fig
             about = {"row": row, "cell": numbers[cell.id], "process": str(number + 1)}
             rates = taken.images / taken.seconds / (cell.images_per_second or 1.0) * 100 - 100
             values.append(about | {"median": round(float(np.median(rates[taken.used])), 3)})
-            for kind, those in zip(kinds, (taken.used, ~taken.used), strict=True):
+            for kind, those in zip(kinds, (~taken.contaminated, taken.contaminated), strict=True):
                 offs = (round(float(off), 3) for off in _thinned(rates[those]))
                 values += [about | {"off": off, "kind": kind} for off in offs]
         row += 1
+    beyond = _beyond_frame(values)
     colour: Spec = {"value": COLOURS[0]}
     if any(value.get("kind") == "disturbed" for value in values):
         colour = charts.series("kind", kinds, COLOURS[:2], {"symbolType": "circle"})
     title = "Images/s of a block, against the cell's (%)"
-    x = charts.quantity("off", title, axis={"format": "+.2~f"})
+    x = charts.quantity("at", title, axis={"format": "+.2~f"}, scale={"padding": 8})
     zero = charts.mark("tick", {"x": {"datum": 0}, "y": ROW}, height=17, thickness=1, color=GREY)
     name = {"x": {"value": 0}, "y": ROW, "text": {"field": "label"}}
+    told = charts.tooltip(process="process", per_cent="off", block="kind")
     spec = charts.layered(
         [
             charts.only("median", zero),
             charts.only("label", charts.mark("text", name, align="left", fontSize=12, dy=2,
                 limit={"expr": "width"})),
-            charts.mark("point", {"x": x, "y": ROW, "color": colour,
-                "tooltip": charts.tooltip(process="process", per_cent="off", block="kind")},
-                filled=True, size=28, opacity=0.55),
-            charts.mark("tick", {"x": charts.quantity("median"), "y": ROW}, color="#d1435b",
-                thickness=2, height=13),
+            charts.only("at", charts.mark("point", {"x": x, "y": ROW, "color": colour,
+                "tooltip": told}, filled=True, size=28, opacity=0.55)),
+            *charts.arrows("x", {"y": ROW, "tooltip": told}, colour),
+            charts.only("median", charts.mark("tick", {"x": charts.quantity("median"), "y": ROW},
+                color="#d1435b", thickness=2, height=13)),
         ],
         height={"step": 17},
     )  # fmt: skip
-    notes = ["each line is one process, each point a block, the red tick their median"]
-    if len(cells) > len(shown):
-        notes.append(f"the {len(shown)} newest of {len(cells)} cells")
+    notes = [f"the {len(shown)} newest of {len(cells)} cells"] if len(cells) > len(shown) else []
+    if beyond:
+        notes.append(f"{noun(beyond, 'block is', 'blocks are')} beyond the frame: arrows")
     return charts.place_figure("blocks", place, "", spec, values, shown, notes)
+
+
+def _beyond_frame(values: Values) -> int:
+    """Place all blocks in the chart, the few that are far off at its edges; how many these are."""
+    offs = np.array([value["off"] for value in values if "off" in value])
+    low, high = np.quantile(offs, [FAR_OFF, 1 - FAR_OFF])
+    reach = 2 * max(high - low, 1.0)
+    least, most = min(low - reach, 0.0), max(high + reach, 0.0)
+    beyond = 0
+    for value in values:
+        if "median" in value:
+            value["median"] = min(max(value["median"], least), most)
+        if (off := value.get("off")) is None:
+            continue
+        inside = least <= off <= most
+        value |= {"at": off} if inside else {"below": least} if off < least else {"above": most}
+        beyond += not inside
+    return beyond
 
 
 def _thinned(rates: Floats) -> Floats:
@@ -200,11 +234,10 @@ def _thinned(rates: Floats) -> Floats:
     return found
 
 
-def _rate(cell: Cell) -> dict[str, Any]:
-    found = cell.headline
-    assert found is not None
-    told = around(found.estimate, found.low, found.high)
-    return {"rate": found.estimate, "low": found.low, "high": found.high, "told": told}
+def _rate(cell: Cell, room: Frame) -> dict[str, Any]:
+    told = known(cell.images_per_second, ends_of(cell))
+    one = " (1 process)" if cell.one_process else ""
+    return {"rate": cell.images_per_second, "told": told + one} | clipped(ends_of(cell), room)
 
 
 def _with_own_names(found: Iterable[Figure]) -> Iterator[Figure]:

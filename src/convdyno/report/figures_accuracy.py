@@ -32,9 +32,10 @@ def accuracy_figures(trainings: Sequence[TrainingRun]) -> Iterator[Figure]:
         targets = {run.record.training.until for run in runs} - {None}
         series = list(dict.fromkeys(names))
         encoding = {
-            "x": quantity("time", f"Time of training ({unit})", scale={"zero": True}),
-            "y": quantity("top1", "Top-1 on the test images", scale={"zero": False},
-                axis={"format": ".1%"}),
+            "x": quantity("time", f"Time of training ({unit})", scale={
+                "domain": [0, 1.03 * longest / size], "nice": False}),
+            "y": quantity("top1", "Top-1 on the test images", scale={"zero": False, "padding": 8},
+                axis={"format": "~%"}),
             "color": coloured("name", series), "detail": {"field": "run", "type": "nominal"},
         }  # fmt: skip
         spec = layered(

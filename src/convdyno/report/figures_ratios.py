@@ -11,8 +11,11 @@ from convdyno.report.charts import GREY, ROW, Figure
 from convdyno.report.comparisons import Pair
 from convdyno.report.format import UNPAIRED, noun, said, times, varying
 from convdyno.report.report_model import Family
+from convdyno.report.uncertain import Frame, clipped, known
 
 EQUIVALENT = 0.01
+BESIDE_DECIDED, ALONE = 1.25, 2.0
+"""By what factor the axis may be longer for the sake of what is undecided."""
 VERDICTS = {"faster": "#2da44e", "slower": "#d1435b", "equivalent": "#1f6feb", "undecided": GREY}
 TICKS = (
     0.1, 0.125, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.25, 1.5, 2,
@@ -25,15 +28,15 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
     shown = [pair for pair in family.pairs if pair.found.ratio is not None]
     if not shown:
         return None
+    labels = _pair_labels(shown)
+    room = _room(shown)
     values = [
-        _ratio(pair, row, label, numbers)
-        for row, (pair, label) in enumerate(zip(shown, _pair_labels(shown), strict=True))
+        _ratio(pair, row, label, room, numbers)
+        for row, (pair, label) in enumerate(zip(shown, labels, strict=True))
     ]
-    ends = [1.0, *(v[end] for v in values for end in ("low", "high", "ratio") if v[end])]
-    domain = [min(ends) / 1.02, max(ends) * 1.02]
-    x = charts.quantity("ratio", "Ratio of images/s, with its interval", scale={"type": "log",
-        "domain": domain, "nice": False}, axis={"values": _ratio_ticks(domain), "format": "~g",
-        "grid": True})  # fmt: skip
+    x = charts.quantity("at", "Ratio of images/s, with its interval", scale={"type": "log",
+        "domain": list(room), "nice": False, "padding": 9}, axis={"values": _ratio_ticks(room),
+        "format": "~g", "grid": True})  # fmt: skip
     verdicts = [name for name in VERDICTS if any(value["verdict"] == name for value in values)]
     colours = [VERDICTS[name] for name in verdicts]
     colour = charts.series("verdict", verdicts, colours, {"symbolType": "circle"})
@@ -48,33 +51,69 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
             charts.mark("tick", {"x": {"datum": 1}, "y": ROW}, height=14, yOffset=8, thickness=1.5,
                 color=GREY),
             *charts.words(ROW),
-            charts.mark("rule", charts.interval("x") | {"y": ROW, "color": colour}, strokeWidth=3,
-                yOffset=8, strokeCap="round"),
-            charts.mark("point", {"x": x, "y": ROW, "color": colour, "fill": colour,
-                "tooltip": told, "fillOpacity": filled}, size=70, yOffset=8, opacity=1,
-                strokeWidth=2),
+            charts.only("low", charts.mark("rule", charts.interval("x") | {"y": ROW,
+                "color": colour}, strokeWidth=3, yOffset=8, strokeCap="round")),
+            *charts.arrows("x", {"y": ROW, "tooltip": told}, colour, yOffset=8),
+            charts.only("at", charts.mark("point", {"x": x, "y": ROW, "color": colour,
+                "fill": colour, "tooltip": told, "fillOpacity": filled}, size=70, yOffset=8,
+                opacity=1, strokeWidth=2)),
         ],
         height={"step": 40},
     )  # fmt: skip
-    notes = [f"{noun(family.left_out, 'more pair', 'more pairs')}: `convdyno compare` shows all"]
+    cells = [cell for pair in shown for cell in (pair.a, pair.b)]
+    notes = charts.clip_note(values)
     if any(not pair.paired for pair in shown):
         notes.append(f"a hollow point is unpaired: its two cells were {UNPAIRED}")
-    refused = dict.fromkeys(p.found.reason for p in family.pairs if p.found.ratio is None)
-    cells = [cell for pair in shown for cell in (pair.a, pair.b)]
-    notes = [*notes[not family.left_out :], *refused]
+    notes += dict.fromkeys(p.found.reason for p in family.pairs if p.found.ratio is None)
+    if family.left_out:
+        more = noun(family.left_out, "more pair", "more pairs")
+        notes.append(f"{more}: `convdyno compare` shows all")
     place = family.network, family.mode, family.machine
     return charts.place_figure("ratios", place, "", spec, values, cells, notes)
 
 
-def _ratio(pair: Pair, row: int, label: str, numbers: dict[str, int]) -> dict[str, Any]:
+def _room(shown: Sequence[Pair]) -> Frame:
+    """What the axis shows: all that is decided, and of the rest what does not dwarf that."""
+    ends = [1.0, *(end for pair in shown if pair.decided for end in _ends(pair))]
+    beyond = BESIDE_DECIDED if len(ends) > 1 else ALONE
+    least, most = min(ends) / beyond, max(ends) * beyond
+    rest = (end for pair in shown for end in (*_ends(pair), pair.found.ratio or 1.0))
+    ends += [min(max(end, least), most) for end in rest]
+    return min(ends), max(ends)
+
+
+def _ends(pair: Pair) -> list[float]:
+    return [end for end in (pair.found.low, pair.found.high) if end is not None]
+
+
+def _ratio(
+    pair: Pair, row: int, label: str, room: Frame, numbers: dict[str, int]
+) -> dict[str, Any]:
     found = pair.found
+    assert found.ratio is not None
+    least, most = room
+    place = {"at": found.ratio} if least <= found.ratio <= most else {}
+    if not place:
+        place = {"below": least} if found.ratio < least else {"above": most}
     return {
-        "row": row, "label": label, "ratio": found.ratio, "low": found.low, "high": found.high,
-        "verdict": found.verdict, "how": pair.how, "rounds": found.rounds,
-        "told": times(found),
+        "row": row, "label": label, "verdict": found.verdict, "how": pair.how,
+        "rounds": found.rounds, "told": _told(pair),
         "level": f"{100 * found.level:.3g} %" if found.level else "no interval: one round",
         "cell": numbers[pair.a.id], "cell2": numbers[pair.b.id],
-    }  # fmt: skip
+    } | clipped((found.low, found.high), room) | place  # fmt: skip
+
+
+def _told(pair: Pair) -> str:
+    """The ratio, with its interval or how little is known of it."""
+    found = pair.found
+    if pair.decided:
+        return times(found)
+    one = "" if found.low is not None else " (1 round)"
+    return known(found.ratio, (found.low, found.high), _two_digits) + one
+
+
+def _two_digits(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
 
 
 def _pair_labels(pairs: Sequence[Pair]) -> list[str]:

@@ -7,9 +7,10 @@ from typing import Any
 
 from convdyno.report import charts
 from convdyno.report.charts import COLOURS, GREY, ROW, Figure, Spec, Values
-from convdyno.report.format import MODES, noun, percent, rate, share
+from convdyno.report.format import MODES, noun, percent, share
 from convdyno.report.report_model import ReportModel
 from convdyno.report.scaling import Curve, Point
+from convdyno.report.uncertain import Frame, clipped, ends_of, frame_from_zero, known
 
 IDEAL = "ideal"
 MOST_CURVES = 12
@@ -37,10 +38,18 @@ def scaling_figure(curve: Curve, numbers: Mapping[str, int] | None = None) -> Fi
     """Images per second by devices, with 95 % intervals, efficiencies and the ideal line."""
     ordered = sorted(curve.lines.items(), key=lambda line: line[0] != "default")
     lines = {_line_name(curve, kind): points for kind, points in ordered}
-    values = [_point(point, line, numbers) for line, points in lines.items() for point in points]
-    counts = sorted({0, *(value["devices"] for value in values)})
+    points = [point for line in lines.values() for point in line]
+    room = frame_from_zero([point.cell for point in points])
+    counts = sorted({0, *(point.trial.devices for point in points)})
+    aside = charts.side_by_side(counts, len(lines))
+    values = [
+        {"at": point.trial.devices + (moved if point.trial.devices > 1 else 0.0)}
+        | _point(point, line, room, numbers)
+        for (line, own), moved in zip(lines.items(), aside, strict=True)
+        for point in own
+    ]
     entries = [*lines, IDEAL][: len(lines) + (curve.baseline is not None)]
-    x = charts.quantity("devices", _devices(curve),
+    x = charts.quantity("at", _devices(curve),
         scale={"domain": [0, counts[-1] * 1.06], "nice": False},
         axis={"values": counts, "format": "d", "grid": False, "labelOverlap": "greedy",
             "labelSeparation": 6})  # fmt: skip
@@ -62,9 +71,10 @@ def scaling_figure(curve: Curve, numbers: Mapping[str, int] | None = None) -> Fi
         {"data": {"values": _ideal(curve, counts[-1])}}
         | charts.mark("line", measured | {"y": y, "strokeDash": dash}, strokeWidth=1.5),
         charts.mark("line", measured | {"y": y, "strokeDash": dash}, strokeWidth=2),
-        charts.mark("rule", measured | charts.interval("y"), strokeWidth=1.5),
-        charts.mark("tick", measured | {"y": charts.quantity("low")}, **end),
-        charts.mark("tick", measured | {"y": charts.quantity("high")}, **end),
+        charts.only("low", charts.mark("rule", measured | charts.interval("y"), strokeWidth=1.5)),
+        charts.only("low", charts.mark("tick", measured | {"y": charts.quantity("low")}, **end)),
+        charts.only("high", charts.mark("tick", measured | {"y": charts.quantity("high")}, **end)),
+        *charts.arrows("y", {"x": x}, colour),
         charts.mark("point", measured | {"y": y, "tooltip": told}, filled=True, size=45, opacity=1),
     ]
     for name, place in zip(lines, PLACES, strict=False):
@@ -78,7 +88,7 @@ def scaling_figure(curve: Curve, numbers: Mapping[str, int] | None = None) -> Fi
         subtitle=_subtitle(curve),
         spec=charts.layered(layers, height=300),
         values=values,
-        notes=tuple(curve.sentences()),
+        notes=(*curve.sentences(), *charts.clip_note(values)),
     )
 
 
@@ -145,25 +155,29 @@ def _row(row: int, label: str, told: str, shares: Mapping[str, float], cell: int
     return values
 
 
-def _point(point: Point, line: str, numbers: Mapping[str, int] | None) -> dict[str, Any]:
+def _point(
+    point: Point, line: str, room: Frame, numbers: Mapping[str, int] | None
+) -> dict[str, Any]:
     cell, reached = point.cell, point.gain.efficiency if point.gain else None
     shown = {} if numbers is None else {"cell": numbers[cell.id]}
-    return shown | {
-        "devices": point.trial.devices,
-        "rate": point.rate,
-        "low": cell.low if cell.low is not None else point.rate,
-        "high": cell.high if cell.high is not None else point.rate,
-        "line": line,
-        "efficiency": percent(reached.share) if reached else "",
-        "share": share(reached) if reached else "baseline",
-        "told": rate(point.rate),
-    }
+    return (
+        shown
+        | clipped(ends_of(cell), room)
+        | {
+            "devices": point.trial.devices,
+            "rate": point.rate,
+            "line": line,
+            "efficiency": percent(reached.share) if reached else "",
+            "share": share(reached) if reached else "baseline",
+            "told": known(point.rate, ends_of(cell)),
+        }
+    )
 
 
 def _ideal(curve: Curve, most: int) -> Values:
     if curve.baseline is None:
         return []
-    return [{"devices": n, "rate": n * curve.baseline.rate, "line": IDEAL} for n in (0, most)]
+    return [{"at": n, "rate": n * curve.baseline.rate, "line": IDEAL} for n in (0, most)]
 
 
 def _line_name(curve: Curve, kind: str) -> str:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from convdyno.terminal import duration as duration
 from convdyno.trial import axes
-from convdyno.trial.spec import Trial
+from convdyno.trial.naming import MAIN as MAIN
+from convdyno.trial.naming import labels_of as labels_of
+from convdyno.trial.naming import said as said
+from convdyno.trial.naming import varying as varying
+from convdyno.trial.naming import written as written
 
-if TYPE_CHECKING:  # A list of records needs no arithmetic.
+if TYPE_CHECKING:  # A list of records needs neither arithmetic nor trials.
     from convdyno.stats.compare import Comparison
     from convdyno.stats.ladder import Share
+    from convdyno.trial.spec import Trial
 
+WIDE = 0.1
+"""From this half width on a figure deserves two digits, not three."""
+ONE_PROCESS = "n/a (1 process)"
+"""Instead of an interval that would not know how much processes differ."""
 UNPAIRED = "measured in different runs: how the machine changed in between was not seen"
 MODES = {"train": "training", "infer": "inference"}
-BARE = frozenset(axes.names(bare=True))
-"""Settings whose value says what they are."""
-MAIN = frozenset(axes.names(main=True))
-"""The settings that every table shows."""
 UNTOLD = MAIN | frozenset(axes.names(aside=True))
 """Settings that are shown elsewhere, or that say little."""
-DEFAULTS = {name: one.default for name, one in Trial.model_fields.items()}
 
 
 def gmac(macs: int) -> str:
@@ -55,14 +61,37 @@ def ratio(times: float | None) -> str:
     return "-" if times is None else f"{times:.3f}"
 
 
+def rough_ratio(times: float | None) -> str:
+    """The same of what is not decided, which deserves fewer digits: 1.25."""
+    return "-" if times is None else f"{times:.2f}"
+
+
+def ratio_writer(found: Comparison) -> Callable[[float | None], str]:
+    """What writes a ratio and the ends of its interval, with the digits that it deserves."""
+    return rough_ratio if found.verdict == "undecided" else ratio
+
+
 def between(low: float | None, high: float | None, write: Callable[[float], str] = rate) -> str:
-    """The two ends of an interval: 9.81 to 10.2."""
-    return "-" if low is None or high is None else f"{write(low)} to {write(high)}"
+    """The two ends of an interval: 9.81 to 10.2, or 8.1 to 12 of a wide one."""
+    if low is None or high is None:
+        return "-"
+    if write is rate and high > (1 + WIDE) ** 2 * low:
+        write = _two
+    return f"{write(low)} to {write(high)}"
+
+
+def reached(value: float | None, high: float | None) -> str:
+    """Images per second with how well they are known: 11.4 ±2 %, or 11 ±23 %."""
+    if value is None or high is None:
+        return rate(value)
+    width = high / value - 1
+    written = rate(value) if width <= WIDE else _two(value)
+    return f"{written} ±{100 * width:.2g} %" if width < 0.995 else f"{written} ±{100 * width:.0f} %"
 
 
 def times(found: Comparison) -> str:
     """A ratio with its interval, if it has one: 1.250 [1.230, 1.270]."""
-    return around(found.ratio, found.low, found.high, ratio)
+    return around(found.ratio, found.low, found.high, ratio_writer(found))
 
 
 def around(
@@ -91,13 +120,6 @@ def span(seconds: float | None) -> str:
         if seconds >= size:
             return f"{_three(seconds / size)} {unit}"
     return f"{seconds * 1e9:.3g} ns"
-
-
-def clock(seconds: float) -> str:
-    """A length of time: 4:07, 1:02:30."""
-    minutes, rest = divmod(max(0, round(seconds)), 60)
-    hours = f"{minutes // 60}:{minutes % 60:02d}" if minutes >= 60 else str(minutes)
-    return f"{hours}:{rest:02d}"
 
 
 def percent(share: float | None) -> str:
@@ -129,55 +151,14 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join("-".join(map(str, stretch)) for stretch in found)
 
 
-def written(value: Any) -> str:
-    """The value of a setting as the command line has it."""
-    if value is None:
-        return "auto"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return "x".join(map(str, value))
-    if hasattr(value, "kind"):
-        return f"{value.kind}, rate {value.rate:g}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def said(trial: Trial, name: str) -> str:
-    """One setting in words."""
-    value, words = getattr(trial, name), name.replace("_", " ")
-    if name in BARE:
-        return written(value)
-    if isinstance(value, bool):
-        return words if value else f"no {words}"
-    return f"{words} {written(value)}"
-
-
 def settings_of(trial: Trial, untold: Collection[str] = UNTOLD) -> str:
     """The settings of a cell that are not what they are by default, in words."""
+    known = type(trial).model_fields
     return ", ".join(
         said(trial, name)
         for name, value in trial.__dict__.items()
-        if name not in untold and value != DEFAULTS[name]
+        if name not in untold and value != known[name].default
     )
-
-
-def varying(trials: Sequence[Trial], always: Collection[str] = ()) -> list[str]:
-    """The settings in which some trials differ from each other, and those that are always told."""
-    differing = {name for trial in trials for name in trial.differs_in(trials[0])}
-    return [name for name in Trial.model_fields if name in differing or name in always]
-
-
-def labels_of(trials: Sequence[Trial]) -> list[str]:
-    """What tells each of some trials from the others; what is the default goes without saying."""
-    shown = [name for name in varying(trials) if name != "optimiser"] or ["engine"]
-    return [
-        ", ".join(
-            said(trial, name)
-            for name in shown
-            if name in MAIN or getattr(trial, name) != DEFAULTS[name]
-        )
-        for trial in trials
-    ]
 
 
 def pairs(values: Mapping[str, Any], separator: str = ", ", sign: str = "=") -> str:
@@ -197,3 +178,9 @@ def _three(value: float) -> str:
         if abs(value) >= least:
             return f"{value:.{digits}f}"
     return f"{value:.3g}"
+
+
+def _two(value: float) -> str:
+    """Two significant digits, and never an exponent."""
+    digits = 1 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{round(value, digits):.{max(0, digits)}f}"

@@ -12,7 +12,7 @@ from convdyno.report.cell import Cell, cell_of
 from convdyno.report.columns import cell_data, cell_words
 from convdyno.report.comparisons import comparison_data
 from convdyno.report.console import Screen
-from convdyno.report.format import clock, noun, pairs, percent, said, times
+from convdyno.report.format import duration, noun, pairs, percent, said, times
 from convdyno.stats.compare import Comparison, noise_floor
 from convdyno.stats.gate import Outcome, judge, limit, ratio_of
 from convdyno.stats.gate_checks import ExactCheck, exact_checks
@@ -59,7 +59,7 @@ class KnownFloor:
     def words(self) -> str:
         """The floor in words, with where it comes from."""
         took = f"the same trial against itself, {noun(len(self.floor.log_ratios), 'round')}"
-        when = f"in {clock(self.floor.seconds)}, {self.floor.created[:10]}"
+        when = f"in {duration(self.floor.seconds)}, {self.floor.created[:10]}"
         return f"{_percent(self.share)} ({took} {when})"
 
     def to_data(self) -> dict[str, Any]:
@@ -107,6 +107,22 @@ class Gate:
             "floor": self.floor.to_data() if self.floor else None,
             "base": cell_data(self.base, "gate", base_folder),
             "candidate": cell_data(self.candidate, "gate", folder),
+        }
+
+    def flat(self) -> dict[str, Any]:
+        """The gate as one row of plain values."""
+        found = self.ratio
+        return {
+            "trial": self.candidate.trial.label,
+            "verdict": self.outcome,
+            "reason": self.reason,
+            **{name: getattr(found, name) for name in ("ratio", "low", "high", "rounds")},
+            "limit": limit(self.terms.within),
+            "floor": self.floor.share if self.floor else None,
+            "paired": self.paired,
+            "images_per_second_base": self.base.images_per_second,
+            "images_per_second": self.candidate.images_per_second,
+            **{f"same_{check.name}": check.passed for check in self.checks},
         }
 
     def show(self, screen: Screen) -> None:
@@ -225,7 +241,7 @@ def _side(side: str, gate: Gate) -> dict[str, Any]:
     other = gate.base.trial.differs_in(gate.candidate.trial)
     return {
         "": side,
-        **cell_words(cell, ("images_per_second", "between", "rounds", "status")),
+        **cell_words(cell, ("images_per_second", "between", "rounds", "standing")),
         "with": ", ".join([pairs(versions, sign=" "), *(said(cell.trial, name) for name in other)]),
     }
 

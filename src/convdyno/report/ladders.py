@@ -73,7 +73,7 @@ class Climbed:
 
 def whole_input(trial: Trial) -> Trial:
     """The trial at the top of a ladder, by which its rungs are known."""
-    return trial.model_copy(update={"rung": "source"})
+    return trial if trial.rung == "source" else trial.model_copy(update={"rung": "source"})
 
 
 def climbed(cells: Sequence[Cell]) -> list[Climbed]:

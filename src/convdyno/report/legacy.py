@@ -21,7 +21,7 @@ import numpy as np
 
 from convdyno import __version__
 from convdyno.report.cell import Cell
-from convdyno.stats.rounds import Floats, median_deviation
+from convdyno.stats.series import Floats, median_deviation
 from convdyno.store.record import Block, Process, Record
 
 RULE = "-" * 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from convdyno.report.format import between, pairs, rate
+from convdyno.report.format import ONE_PROCESS, between, pairs, rate
 from convdyno.report.text_table import aligned
 from convdyno.store.index import RecordHead
 from convdyno.terminal import visible
@@ -23,6 +23,8 @@ def lines(heads: Sequence[RecordHead]) -> Iterator[str]:
 def headline_words(figures: Mapping[str, Any]) -> dict[str, str]:
     """Images per second and their interval, as an index has them."""
     ends = between(figures.get("low"), figures.get("high"))
+    if figures.get("rounds") == 1:
+        ends = ONE_PROCESS
     return {"images/s": rate(figures.get("images_per_second")), "95 % interval": ends}
 
 

@@ -49,7 +49,11 @@ SECTIONS = {
         "The operations that the network's mathematics needs, per second, against what plain work "
         "reached in the same process.",
     ),
-    "blocks": ("How much it varies", "Every block that was timed, against its cell's headline."),
+    "blocks": (
+        "How much it varies",
+        "Every block that was timed, against its cell's headline. Each line is one process, each "
+        "point a block, the red tick the median of those that count.",
+    ),
     "accuracy": (
         "Time to accuracy",
         "Accuracy on all test images over the time spent in training.",

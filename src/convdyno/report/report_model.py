@@ -19,7 +19,7 @@ from convdyno.report.comparisons import (
     judge,
     pairs_along,
 )
-from convdyno.report.format import accuracy, clock, natural, percent
+from convdyno.report.format import accuracy, duration, natural, percent
 from convdyno.report.ladders import Climbed, climbed, whole_input
 from convdyno.report.scaling import Curve, curves
 from convdyno.trial.spec import Trial
@@ -102,7 +102,7 @@ def training_row(run: TrainingRun) -> dict[str, str]:
         "status": run.record.status,
         "best top-1": "-" if best is None else accuracy(best),
         "target": "-" if until is None else f"{percent(until)} {reached}",
-        "time": clock(result["seconds"]) if result.get("seconds") else "-",
+        "time": duration(result["seconds"]) if result.get("seconds") else "-",
         "folder": str(run.folder),
     }
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from convdyno.report.bench_json import versioned
 from convdyno.report.cell import cell_of
-from convdyno.report.columns import cell_data
-from convdyno.report.format import clock, noun, varying, written
+from convdyno.report.columns import cell_data, flat, flat_trial
+from convdyno.report.console import Screen
+from convdyno.report.format import duration, noun, varying, written
 from convdyno.report.listing import headline_words
 from convdyno.store.record import Record
 from convdyno.store.sweep_plan import PlannedTrial, SweepPlan
+from convdyno.trial.words import bench_command
 
 DAY_SECONDS = 86400
 SHOWN = 3
@@ -40,14 +42,50 @@ def plan_lines(
     if groups:
         largest = max(map(len, groups))
         expected, most = times
-        about = f"about {clock(expected)} if it is as before, " if expected is not None else ""
+        about = f"about {duration(expected)} if it is as before, " if expected is not None else ""
         day = "%H:%M" if most < DAY_SECONDS else "%d %b %H:%M"
         end = time.strftime(day, time.localtime(time.time() + most))
         lines.append(
             f"{noun(len(groups), 'group')} of up to {largest} measured in turns; "
-            f"{about}at most {clock(most)}, so by {end}"
+            f"{about}at most {duration(most)}, so by {end}"
         )
     return lines
+
+
+def show_plan(
+    screen: Screen,
+    agenda: SweepPlan,
+    groups: Sequence[Sequence[PlannedTrial]],
+    times: Times,
+    unused: Sequence[str],
+) -> None:
+    """Every trial of the plan, in the order in which it would be run."""
+    numbers = {id(one): str(n) for n, group in enumerate(groups, 1) for one in group}
+    order = [one for group in groups for one in group]
+    order += [one for one in agenda.planned if id(one) not in numbers]
+    screen.table([
+        {
+            "group": numbers.get(id(one), "-" if one.trial.slurm is None else "job"),
+            "standing": one.standing,
+            "labels": ",".join(f"{name}={value}" for name, value in one.labels.items()),
+            "trial": bench_command(one.trial).removeprefix("convdyno bench "),
+        }
+        for one in order
+    ])  # fmt: skip
+    screen.lines(plan_lines(agenda, groups, times))
+    screen.lines(f"mind: {place}: this means none of the combinations" for place in unused)
+
+
+def show_outcome(screen: Screen, agenda: SweepPlan, stopped: str | None, folder: Path) -> None:
+    """How everything stands after a run."""
+    screen.table(outcome_table(agenda))
+    screen.lines(outcome_lines(agenda, stopped, folder))
+
+
+def flat_cell(one: PlannedTrial, record: Record | None) -> dict[str, Any]:
+    """A cell as one row of plain values, with its figures where there are any."""
+    row = flat_trial(one.trial) if record is None else flat(cell_of(record))
+    return {"standing": one.standing, **row}
 
 
 def plan_document(
@@ -55,7 +93,6 @@ def plan_document(
     agenda: SweepPlan,
     groups: Sequence[Sequence[PlannedTrial]],
     times: Times,
-    commands: Mapping[str, str],
 ) -> dict[str, Any]:
     """The plan for machines: every trial, its group and how it stands."""
     numbers = {id(one): n for n, group in enumerate(groups, 1) for one in group}
@@ -73,7 +110,7 @@ def plan_document(
                 "record": one.head.id if one.head else None,
                 "labels": one.labels,
                 "trial": one.trial.model_dump(mode="json"),
-                "command": commands[one.trial.digest],
+                "command": bench_command(one.trial),
             }
             for one in agenda.planned
         ],

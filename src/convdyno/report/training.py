@@ -6,14 +6,14 @@ import math
 import os
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
 from convdyno.report.bench_json import versioned
-from convdyno.report.format import accuracy, clock, noun, pairs, quantity, rate
+from convdyno.report.format import accuracy, duration, noun, pairs, quantity, rate
 from convdyno.report.legacy import RULE, speed_line
 from convdyno.stats import t_distribution
 from convdyno.terminal import Visible, erase_line
@@ -88,7 +88,10 @@ class Watcher:
             f"{event['classes']} classes; {quantity(event['parameters'])} parameters; {versions}"
         )
         if event["step"]:
-            self.say(f"going on from step {event['step']} of {event['steps']} in {self._folder}")
+            before, now = event["epochs_before"], self._training.epochs
+            other = f", to {now:g} epochs instead of {before:g}" if before != now else ""
+            place = f"step {event['step']} of {event['steps']}"
+            self.say(f"going on from {place} in {self._folder}{other}")
         for warning in event["warnings"]:
             self.warn(warning)
         if not self._live:
@@ -111,7 +114,7 @@ class Watcher:
         line = (
             f"epoch {event['epoch']:.2f} of {self._training.epochs:g}, "
             f"{rate(event['images_per_second'])} images/s, loss {event['loss']:.3f}, "
-            f"rate {event['rate']:.3g}{top1}, {clock(left)} left"
+            f"rate {event['rate']:.3g}{top1}, {duration(left)} left"
         )
         # A longer line would wrap, and what has wrapped cannot be taken away again.
         room = (os.get_terminal_size(self._out.fileno()).columns or 80) - 1
@@ -130,10 +133,12 @@ class Watcher:
         if not self._live:
             self.say(f"{RULE}\n{self._speed()}\n{RULE}")
         speed = event["images"] / event["seconds"] if event["seconds"] else 0.0
-        how = "trained" if event["finished"] else "stopped and saved"
+        saved = not event["unsaved"]
+        how = "trained" if event["finished"] else "stopped and saved" if saved else "stopped"
+        kept = f"; checkpoints in {self._folder}" if saved else ", not saved"
         self.say(
-            f"{how} at {where}: {clock(event['seconds'])} of "
-            f"training, {rate(speed)} images/s; checkpoints in {self._folder}"
+            f"{how} at {where}: {duration(event['seconds'])} of training, "
+            f"{rate(speed)} images/s{kept}"
         )
         if event["reached"]:
             self.say(
@@ -141,8 +146,6 @@ class Watcher:
                 f"{event['seconds']:.1f} s, {quantity(event['images'])} images and "
                 f"{quantity(event['macs'], 'MAC')} of training"
             )
-        if not event["finished"]:
-            self.say("the same command goes on from there")
 
     def _speed(self) -> str:
         """nvcnn's last line: over the lines of the table but the first, which warms up."""
@@ -157,6 +160,26 @@ FACTS = (
     "seconds", "images", "macs", "evaluation", "best", "versions",
 )  # fmt: skip
 """What the document says of each run; null where a run did not get so far."""
+NESTED = ("evaluation", "versions")
+"""Those that are more than a value."""
+
+
+def flat_run(run: Mapping[str, Any]) -> dict[str, Any]:
+    """One run as plain values, without its evaluation."""
+    versions = {f"version.{name}": value for name, value in (run.get("versions") or {}).items()}
+    return {name: run.get(name) for name in FACTS if name not in NESTED} | versions
+
+
+def run_words(run: Mapping[str, Any]) -> str:
+    """What came of one run, in a line."""
+    where = f"{run['folder']}, seed {run['seed']}: {run['status']}"
+    if run["reason"]:
+        where += f": {run['reason']}"
+    if run.get("step") is not None:
+        where += f" at step {run['step']} of {run['steps']}, {duration(run['seconds'])} of training"
+    if found := run.get("evaluation"):
+        where += f", top-1 {accuracy(found['top1'], *found['top1_interval'])}"
+    return where
 
 
 def document(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -166,6 +189,16 @@ def document(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, An
         runs=[{name: run.get(name) for name in FACTS} for run in runs],
         to_target=costs(training, runs),
     )
+
+
+def kept(stopped: dict[str, Any]) -> str:
+    """What is left of a run that a signal has ended, and how it goes on."""
+    if stopped.get("unsaved"):
+        return str(stopped["reason"]).partition("; ")[2]
+    saved = "nothing was trained"
+    if "step" in stopped:
+        saved = f"step {stopped['step']} of {stopped['steps']} is saved"
+    return f"{saved} in {stopped['folder']}, and the same command goes on from there"
 
 
 def costs(training: Training, runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:

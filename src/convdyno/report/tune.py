@@ -13,13 +13,13 @@ from convdyno.report.cell import Cell, cell_of
 from convdyno.report.columns import cell_data, cell_words
 from convdyno.report.comparisons import comparison_data
 from convdyno.report.console import Screen
-from convdyno.report.format import clock, noun, said, times, written
+from convdyno.report.format import duration, noun, said, times, written
 from convdyno.stats.compare import Comparison, compare
 from convdyno.store.preset import Gain, Preset, Settings
 from convdyno.store.record import Record
 from convdyno.trial.spec import Trial
 
-SHOWN = ("images_per_second", "between", "rounds", "batch", "status")
+SHOWN = ("images_per_second", "between", "rounds", "batch", "standing")
 """What is shown of both sides."""
 CURSE = (
     "the figures are from rounds after the search, because what was fastest in a search was partly "
@@ -101,8 +101,8 @@ class Tuning:
         """The outcome on the screen."""
         screen.line(self.default.trial.label, style="bold")
         screen.line(
-            f"{noun(len(self.tried), 'setting')} tried in {clock(self.search_seconds)}, "
-            f"then {clock(self.final_seconds)} of fresh rounds"
+            f"{noun(len(self.tried), 'setting')} tried in {duration(self.search_seconds)}, "
+            f"then {duration(self.final_seconds)} of fresh rounds"
         )
         screen.line(CURSE)
         for cell in self.tried:

@@ -164,7 +164,10 @@ def drop_old(folder: Path, keep: int) -> None:
 
 def mark_best(path: Path) -> None:
     """Let `best.safetensors` be this checkpoint, which may be dropped later."""
-    with whole_path(path.with_name(BEST)) as part:
+    best = path.with_name(BEST)
+    if best.exists() and best.samefile(path):
+        return
+    with whole_path(best) as part:
         part.unlink()
         try:
             os.link(path, part)

@@ -42,7 +42,7 @@ class Journal:
     def __init__(self, folder: Path, after: int, warn: Callable[[str], None]) -> None:
         self._warn, self._path = warn, folder / "history.jsonl"
         self._kept = [line for line in read_history(self._path) if line["step"] <= after]
-        self._cut = False
+        self._cut = self._warned = False
         write_whole(self._path, "".join(json.dumps(line) + "\n" for line in self._kept))
         self.event_files = EventFiles(folder, after, warn)
 
@@ -63,7 +63,9 @@ class Journal:
                 file.write(line)
             self._cut = False
         except OSError as wrong:
-            self._warn(f"the history was not written: {wrong.strerror}")
+            if not self._warned:
+                self._warn(f"the history was not written: {wrong.strerror}")
+            self._warned = True
         self.event_files.scalars(step, scalars)
 
 

@@ -49,8 +49,6 @@ class Meter:
     """The seconds so far in which steps waited for data, where they read any."""
     agree: Callable[[Any], Any] = lambda own: own
     """What rank 0 says: ranks that run together begin blocks together and decide alike."""
-    worst: Callable[[int], int] = lambda own: own
-    """The largest that any rank says."""
     siblings: tuple[int, ...] = ()
     """The processes of other ranks on the same machine: what they use is not used by strangers."""
     joules: Joules = UNCOUNTED
@@ -62,11 +60,13 @@ class Meter:
         waited = self.waited() if self.waited else 0.0
         energy = self.joules.read()
         before = _cpu_clock(self.siblings)
+        queued = _queued_seconds()
         if self.latency:
             each = self._time_each(steps)
             seconds = sum(each)
         else:
             seconds = self._time_all(steps)
+        queued = _since(queued, _queued_seconds())
         foreign, steal = _others(before, _cpu_clock(self.siblings))
         return Block(
             seconds=seconds,
@@ -74,14 +74,19 @@ class Meter:
             turn=turn,
             foreign_share=foreign,
             steal_share=steal,
+            queued_seconds=queued,
             step_seconds=each,
             wait_seconds=self.waited() - waited if self.waited else None,
             joules=self.joules.since(energy),
         )
 
-    def warm_up(self, seconds: float) -> tuple[list[Block], bool]:
-        """Run blocks until steady, for `seconds` at the most; size the blocks on the way."""
-        steady = Steady(window=2, minimum_seconds=1.0, maximum_seconds=seconds)
+    def warm_up(self, seconds: float, brief: bool = False) -> tuple[list[Block], bool]:
+        """Run blocks until steady, for `seconds` at the most; size the blocks on the way.
+
+        Brief is for a process of which others have shown that it is soon warm.
+        """
+        least, window = (0.4, 1) if brief else (0.8, 2)
+        steady = Steady(window, window_seconds=0.2, minimum_seconds=least, maximum_seconds=seconds)
         blocks = []
         while not self.agree(steady.over):
             block = self.block()
@@ -93,15 +98,13 @@ class Meter:
         return blocks, steady.reached
 
     def turn(self, turn: int, blocks: int) -> list[Block]:
-        """A group of blocks; contaminated ones are measured again, once, and kept."""
+        """A group of blocks, in one go."""
         with gc_paused():
             if self.agree(self.steps_per_block) > 1:
                 # A process that was stopped comes back to cold caches: one step that is not timed.
                 self.run(1)
                 self.wait()
-            measured = [self.block(turn) for _ in range(blocks)]
-            again = self.worst(sum(block.contaminated for block in measured))
-            return measured + [self.block(turn) for _ in range(again)]
+            return [self.block(turn) for _ in range(blocks)]
 
     def _time_all(self, steps: int) -> float:
         start = self.clock()
@@ -121,8 +124,13 @@ class Meter:
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Python's cyclic collector collects now and then waits outside."""
+    """Python's cyclic collector collects now and then waits outside.
+
+    What is there after a collection stays: the next one looks at what is new alone, which takes a
+    tenth of a second less in a process that has imported a framework.
+    """
     gc.collect()
+    gc.freeze()
     gc.disable()
     try:
         yield
@@ -187,6 +195,23 @@ def _cpu_clock(siblings: Sequence[int]) -> _CpuClock:
         steal=steal,
         own=sum(os.times()[:4]) + _tree_seconds(siblings),
     )
+
+
+def _queued_seconds() -> float | None:
+    """How long threads of this process were ready to run, and waited for a core; where told."""
+    nanoseconds, tasks = 0, "/proc/self/task"
+    try:
+        for thread in os.listdir(tasks):  # noqa: PTH208, as in `_children`
+            with suppress(FileNotFoundError), open(f"{tasks}/{thread}/schedstat", "rb", 0) as file:  # noqa: PTH123
+                nanoseconds += int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return nanoseconds / 1e9
+
+
+def _since(before: float | None, after: float | None) -> float | None:
+    """By how much a counter has grown; threads that have ended take theirs with them."""
+    return None if before is None or after is None else max(0.0, after - before)
 
 
 def _tree_seconds(siblings: Sequence[int]) -> float:

@@ -77,10 +77,6 @@ class Ranks:
         """What rank 0 said."""
         return self.gather(value)[0]
 
-    def worst(self, value: int) -> int:
-        """The largest that anybody said."""
-        return max(self.gather(value))
-
     @contextmanager
     def file_of_first(self, path: Path) -> Iterator[Path]:
         """A file of rank 0, on every rank: itself where it is seen, else a copy for a while."""

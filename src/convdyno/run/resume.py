@@ -40,7 +40,7 @@ def take_up(
         return weights, {}, TrainingStanding(training, 0, 0, 0, classes)
     with ranks.file_of_first(folder / name) as path:
         weights, state, standing = checkpoint.load(path, blueprint)
-    wrong = _another(standing.training, training)
+    wrong = _another(standing, training, per_epoch)
     place = divmod(standing.step, per_epoch)
     if not wrong and (standing.classes, (standing.epoch, standing.batch)) != (classes, place):
         wrong = f"other images in {training.trial.data}"
@@ -49,9 +49,12 @@ def take_up(
     return weights, checkpoint.state_of(ranks.world.rank, state), standing
 
 
-def _another(begun: Training, now: Training) -> str:
+def _another(standing: TrainingStanding, now: Training, per_epoch: int) -> str:
     """What keeps a run from going on as it is wanted now, and what to do; nothing if it can."""
+    begun = standing.training
     names = begun.differs_in(now)
+    if names == ["epochs"]:
+        return _other_end(standing, now, per_epoch)
     if "batch" not in names:
         what = f"another {' and '.join(names)}: repeat those, or give another --log-dir"
         return what if names else ""
@@ -60,3 +63,20 @@ def _another(begun: Training, now: Training) -> str:
     if whole % devices:
         give = f"{devices} devices cannot share those evenly"
     return f"{whole} images a step, and now it would have {now.trial.global_batch}: {give}"
+
+
+def _other_end(standing: TrainingStanding, now: Training, per_epoch: int) -> str:
+    """What keeps a run from ending after another number of epochs; nothing if it can."""
+    begun, gone = standing.training, standing.step / per_epoch
+    if not begun.schedule.same_until(gone):
+        kind = begun.schedule.kind
+        return (
+            f"{begun.epochs:g} epochs, and the {kind} schedule has led the rate towards their end: "
+            f"it cannot end after {now.epochs:g}; give another --log-dir"
+        )
+    if standing.step > now.steps(per_epoch):
+        return (
+            f"{begun.epochs:g} epochs, and is at epoch {gone:.4g}, after the {now.epochs:g} wanted "
+            "now: give more --epochs, or another --log-dir"
+        )
+    return ""

@@ -68,19 +68,20 @@ class RankTrainer:
             raise UsageError(f"a target needs test images, and {trial.data} has none")
         self._classes = self._train.facts.classes
         self._per_epoch = BatchOrder(len(self._train), trial.global_batch, endless=True).batches
-        self._steps = max(1, round(training.epochs * self._per_epoch))
+        self._steps = training.steps(self._per_epoch)
         self._between = max(1, round(training.evaluate_every * self._per_epoch))
         self._weights, self._state, standing = take_up(
             training, self._blueprint, self._classes, self._per_epoch, folder, ranks
         )
         self._step = self._begun_at = standing.step
+        self._epochs_before = standing.training.epochs
         self._seconds, self._rate = standing.seconds, math.nan
         self._best, self._best_step = standing.best, standing.best_step
         self._latest = ranks.agree(self._open_journal() if ranks.first else None)
         known = self._latest is not None and self._latest["step"] == standing.evaluated
         self._evaluated = standing.evaluated if known else -1
         self._saved = (standing.step, standing.evaluated) if self._state else (-1, -1)
-        self._ran = False
+        self._ran, self._unsaved = False, ""
         self._divergence = Divergence(self._blueprint, trial, folder, ranks)
 
     def stop(self, *_: object) -> None:
@@ -121,6 +122,8 @@ class RankTrainer:
             seconds=self._seconds,
             images=images,
             macs=FORWARDS * self._blueprint.macs * images,
+            saved=self._saved[0],
+            unsaved=self._unsaved,
             evaluation=self._latest if self._evaluated == self._step else None,
             best=self._best,
         )
@@ -168,6 +171,7 @@ class RankTrainer:
             "begun",
             step=self._step,
             steps=self._steps,
+            epochs_before=self._epochs_before,
             steps_per_epoch=self._per_epoch,
             images=len(self._train),
             test_images=len(self._test) if self._test else 0,
@@ -326,8 +330,10 @@ class RankTrainer:
                 checkpoint.mark_best(path)
             checkpoint.drop_old(self._folder, self._watching.keep)
         except (BadWeights, OSError) as wrong:
+            self._unsaved = str(wrong)
             self._warn(f"no checkpoint was saved at step {self._step}: {wrong}")
         else:
+            self._unsaved = ""
             self._saved = self._step, self._evaluated
             self._say("saved", step=self._step, path=str(path))
 

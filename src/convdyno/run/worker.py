@@ -10,7 +10,7 @@ framework prints goes to standard error instead. Any failed run can be repeated 
 | `{"do": "greet", "pins": [0], ...}`     | `greeted`: where it is, which ports are free |
 | `{"do": "join", "world": {...}, ...}`   | `joined`: the engine is in touch with the other ranks |
 | `{"do": "open", "trial": {...}, ...}`   | `opened`: facts, settings, times so far |
-| `{"do": "warm", "seconds": 10}`         | `warmed`: warm-up blocks, whether steady |
+| `{"do": "warm", "seconds": 10, ...}`    | `warmed`: warm-up blocks, whether steady |
 | `{"do": "measure", "turn": 0, "blocks": 5}` | `measured`: the blocks |
 | `{"do": "probe"}`                       | `probed`: peaks |
 | `{"do": "pose", ...}`, `{"do": "answer", ...}` | files that a certificate is made of |
@@ -146,7 +146,7 @@ class Worker:
 
         self.session = session
         self.meter = Meter(feed.run, session.wait, session.clock, trial_.latency, feed.waited)
-        self.meter.agree, self.meter.worst = ranks.agree, ranks.worst
+        self.meter.agree = ranks.agree
         self.meter.siblings = siblings(ranks)
         found = find(session.settings.device, trial_.devices // ranks.world.size or 1)
         self.meter.joules = shared_joules(ranks, found)
@@ -176,13 +176,13 @@ class Worker:
             },
         )
 
-    def warm(self, seconds: float) -> None:
+    def warm(self, seconds: float, brief: bool = False) -> None:
         """Warm up until steady, for so many seconds at the most."""
         from convdyno.run.measure import gc_paused
 
         start = time.perf_counter()
         with gc_paused():
-            blocks, steady = self.meter.warm_up(seconds)
+            blocks, steady = self.meter.warm_up(seconds, brief)
         self.compilations = self.session.compilations()
         self._loss()
         self.say(
@@ -212,33 +212,23 @@ class Worker:
             peaks.append(alone)
         self.say("probed", peaks=[peak.model_dump() for peak in peaks])
 
-    def pose(self, blueprint: str, to: str) -> None:
-        """As the reference: choose what a certificate asks, and write it to a file."""
-        from convdyno.blueprint.graph import Blueprint
-        from convdyno.engines import registry
-        from convdyno.run import evidence
-
-        calm = Blueprint.from_json(blueprint).without_dropout()
-        question = evidence.pose(registry.load("reference"), calm)
-        evidence.save_question(question, to)
-        self.say("posed", condition=question.condition)
-
-    def answer(
-        self, engine: str, blueprint: str, question: str, to: str, kernels: str = "native",
-        node: str | None = None, brief: bool = False,
-    ) -> None:  # fmt: skip
-        """Write what an engine computes to a file: all evidence, or the values of one node."""
-        from convdyno.blueprint.graph import Blueprint
-        from convdyno.run import evidence
+    def pose(self, blueprint: str, question: str, to: str, manner: dict[str, Any], node: str | None,
+             whole: str, engine: str, seed: int) -> None:  # fmt: skip
+        """As the reference: choose what a certificate asks, and what is right, in two files."""
+        from convdyno.run import asked
 
         self._import(engine)
-        calm = Blueprint.from_json(blueprint).without_dropout()
-        asked = evidence.load_question(question, calm)
-        if node is None:
-            found = evidence.answer(self.engine, engine, asked, kernels, brief=brief)
-        else:
-            found = evidence.values_of(self.engine, engine, asked, node)
-        evidence.save(found, to)
+        said = asked.pose(self.engine, blueprint, question, to, manner, node, whole, seed)
+        self.say("posed", **said)
+
+    def answer(self, engine: str, blueprint: str, question: str, to: str, manner: dict[str, Any],
+               node: str | None, brief: bool, suspect: str) -> None:  # fmt: skip
+        """Write what an engine computes to a file, for the whole network or up to one node."""
+        from convdyno.run import asked
+
+        self._import(engine)
+        about = (blueprint, question, to, manner, node, brief, suspect, self.ranks)
+        asked.answer(self.engine, engine, *about)
         self.say("answered")
 
     def train(self, training: dict[str, Any], watching: dict[str, Any], folder: str) -> None:

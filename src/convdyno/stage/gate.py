@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -58,6 +58,8 @@ class GateStage:
     rank_seconds: float
     steps: int
     """First steps whose losses are kept."""
+    shortfalls: dict[str, str] = field(default_factory=dict)
+    """What was wanted and not reached, by the id of the candidate's record."""
 
     def in_turns(self, base: Side, candidate: Side, seconds: float) -> tuple[Record, Record]:
         """Both in the same rounds, in turns."""
@@ -94,6 +96,7 @@ class GateStage:
             stage.run()
         finally:
             self.narrator.clear()
+        self.shortfalls[cells[-1].record.id] = stage.shortfall
         return stage.seconds
 
     def _cell(self, side: Side, role: str = "") -> StagedCell:

@@ -72,13 +72,6 @@ def speed(record: Record) -> float:
     return interval(rounds).estimate if rounds else 0.0
 
 
-def start_seconds(record: Record) -> float:
-    """What it takes to make one process of a record ready, as far as was seen."""
-    names = ("import_seconds", "build_seconds", "first_step_seconds", "warmup_seconds")
-    each = [sum(getattr(p, name) or 0.0 for name in names) for p in record.processes]
-    return max(each, default=0.0)
-
-
 def knock_out(
     cells: list[StagedCell],
     seats: int,

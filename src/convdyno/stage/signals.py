@@ -12,8 +12,12 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 @contextmanager
 def heeding(act: Callable[[int, object], None]) -> Iterator[None]:
-    """Act on these signals meanwhile; in a thread they are somebody else's business."""
-    heard = STOPPING if threading.current_thread() is threading.main_thread() else ()
+    """Act on these signals meanwhile; in a thread they are somebody else's business.
+
+    Those that somebody wants ignored (`nohup`) are.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    heard = [n for n in STOPPING if ours and signal.getsignal(n) is not signal.SIG_IGN]
     before = {number: signal.signal(number, act) for number in heard}
     try:
         yield

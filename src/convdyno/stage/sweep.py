@@ -15,11 +15,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from convdyno.errors import TrialFailed
+from convdyno.errors import Stopped, TrialFailed
 from convdyno.launch.launcher import Team
 from convdyno.machine import kinds
 from convdyno.stage.progress import Narrator
-from convdyno.stage.rounds import Failures, Limits, Stage, StagedCell, Stopped
+from convdyno.stage.rounds import Failures, Limits, Stage, StagedCell
 from convdyno.stage.signals import heeding
 from convdyno.stats.index_figures import figures
 from convdyno.stats.plan import Goal
@@ -28,6 +28,7 @@ from convdyno.store.folder import Store, read_record
 from convdyno.store.index import Index
 from convdyno.store.record import Record, new_record
 from convdyno.store.sweep_plan import OPEN, PlannedTrial, SweepPlan, grouped, in_random_order
+from convdyno.terminal import duration
 from convdyno.trial.spec import Trial
 
 CROWDED = "ran out of memory beside other cells: to be measured alone"
@@ -169,6 +170,8 @@ class SweepRun:
             try:
                 self._heed()
                 stage.run()
+                if stage.shortfall:
+                    self._say(stage.shortfall)
             finally:
                 self._stage = None
         return cells
@@ -233,7 +236,9 @@ class SweepRun:
     def _tell(self, group: list[PlannedTrial], waiting: list[list[PlannedTrial]]) -> None:
         self._groups += 1
         expected, most = self.seconds_left([group, *waiting])
-        left = f"about {_clock(expected)}" if expected is not None else f"at most {_clock(most)}"
+        left = (
+            f"about {duration(expected)}" if expected is not None else f"at most {duration(most)}"
+        )
         names = "; ".join(one.trial.label for one in group)
         self._say(f"group {self._groups} of {self._groups + len(waiting)} ({left} left): {names}")
 
@@ -258,8 +263,3 @@ class SweepRun:
 
 def _cut(group: list[PlannedTrial], most: int) -> list[list[PlannedTrial]]:
     return [group[n : n + most] for n in range(0, len(group), most)]
-
-
-def _clock(seconds: float) -> str:
-    hours, rest = divmod(round(seconds), 3600)
-    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"

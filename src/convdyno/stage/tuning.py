@@ -16,12 +16,14 @@ from typing import Any
 from convdyno.errors import NothingMeasured, TrialFailed
 from convdyno.launch.launcher import Launcher, Team
 from convdyno.stage.batch_search import BatchSearch
-from convdyno.stage.halving import MEASURING_SHARE, Halving, knock_out, speed, start_seconds
+from convdyno.stage.experience import start_seconds
+from convdyno.stage.halving import MEASURING_SHARE, Halving, knock_out, speed
 from convdyno.stage.progress import Narrator
 from convdyno.stage.rounds import TURN_SECONDS, Failures, Limits, Stage, StagedCell
 from convdyno.stats.plan import Goal
 from convdyno.store.folder import Store
 from convdyno.store.record import Record, new_record
+from convdyno.terminal import duration
 from convdyno.trial import axes
 from convdyno.trial.spec import Trial
 
@@ -112,7 +114,7 @@ class Tuner:
         begin = time.monotonic()
         until = begin + SEARCH_SHARE * self.budget_seconds
         names = ", ".join(name.replace("_", " ") for name in free)
-        self.narrator.tell(f"searching {names}, {until - begin:.0f} s at most")
+        self.narrator.tell(f"searching {names}, {duration(until - begin)} at most")
         scout = self._scout(default, until)
         if scout.record.status == "oom" and "batch" in free:
             default = self._smaller(default, until)
@@ -152,7 +154,7 @@ class Tuner:
         trials = variants(default, others)[1:]
         if trials:
             seconds = share * (until - now)
-            fitting = (1 - MEASURING_SHARE) * seconds / max(0.5, start_seconds(scout.record))
+            fitting = (1 - MEASURING_SHARE) * seconds / max(0.5, _start_seconds(scout.record))
             trials = trials[: max(3, int(fitting))]
             cells = [scout, *(self._cell(one, "search") for one in trials)]
             winner = self._best(cells, now + seconds)
@@ -209,7 +211,10 @@ class Tuner:
         trials = dict.fromkeys([default, winner, *(trial for _, trial in pairs)])
         cells = {trial: self._cell(trial, "tune") for trial in trials}
         self.narrator.plan(len(cells), self.goal.minimum_rounds, self.goal.within, seconds)
-        self._stage(list(cells.values()), seconds).run()
+        stage = self._stage(list(cells.values()), seconds)
+        stage.run()
+        if stage.shortfall:
+            self.narrator.tell(stage.shortfall)
         contrasts = tuple(
             Contrast(name, getattr(winner, name), getattr(trial, name), cells[trial].record)
             for name, trial in pairs
@@ -233,7 +238,7 @@ class Tuner:
     def _cost(self, trial: Trial) -> float:
         """What a round takes, by what was seen of that trial, or of all that were tried."""
         own = [cell.record for cell in self.tried if cell.record.trial == trial]
-        seen = [start_seconds(record) for record in own or (cell.record for cell in self.tried)]
+        seen = [_start_seconds(record) for record in own or (cell.record for cell in self.tried)]
         return sum(seen) / max(1, len(seen)) + 2 * TURN_SECONDS
 
     def _stage(self, cells: list[StagedCell], seconds: float, **how: Any) -> Stage:
@@ -246,3 +251,8 @@ class Tuner:
     def _cell(self, trial: Trial, role: str) -> StagedCell:
         record = new_record(trial, machine=self.machine, command=self.command, role=role)
         return StagedCell(record, self.there.alone(trial))
+
+
+def _start_seconds(record: Record) -> float:
+    """What it takes to make one process of a record ready, as far as was seen."""
+    return max(map(start_seconds, record.processes), default=0.0)

@@ -10,15 +10,9 @@ from typing import Literal
 import numpy as np
 
 from convdyno.stats import t_distribution
-from convdyno.stats.rounds import (
-    Evidence,
-    Floats,
-    Round,
-    common_rounds,
-    mean_variance,
-    mean_variances,
-    over_rounds,
-)
+from convdyno.stats.borrowing import NOTHING, Borrowed
+from convdyno.stats.rounds import Evidence, Round, common_rounds, over_rounds
+from convdyno.stats.series import Floats
 from convdyno.stats.summary import alpha_after
 
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]
@@ -48,6 +42,8 @@ class PairedRounds:
 
     a: Sequence[Round | None]
     b: Sequence[Round | None]
+    borrowed: Borrowed = NOTHING
+    """What is known beforehand of how much such ratios vary."""
 
     def complete(self) -> list[list[Round]]:
         """The rounds in which both cells were measured."""
@@ -58,11 +54,11 @@ class PairedRounds:
         rounds = self.complete()
         if not rounds:
             return Comparison(reason="no round has both cells")
-        logs, turns = zip(*(_by_turns(a, b) for a, b in rounds), strict=True)
+        logs, variances = zip(*(a.against(b) for a, b in rounds), strict=True)
         if len(rounds) < 2:
             reason = "one round has both cells: how much processes differ was not seen"
             return Comparison(math.exp(logs[0]), rounds=1, reason=reason)
-        return over_rounds(np.array(logs), mean_variances(turns))
+        return over_rounds(np.array(logs), np.array(variances), self.borrowed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +126,7 @@ def judged_together(
     """Judge what there is evidence of as one family; what was not tested stays as it is."""
     shares = iter(_holm_shares([one for one in family if isinstance(one, Evidence)], alpha))
     return [
-        _judged(one, next(shares), delta) if isinstance(one, Evidence) else one for one in family
+        _judged(one, *next(shares), delta) if isinstance(one, Evidence) else one for one in family
     ]
 
 
@@ -164,28 +160,8 @@ def noise_floor(
     return math.expm1(needed * error)
 
 
-def log_ratio(a: Round, b: Round) -> tuple[float, float]:
-    """The log ratio of the rates of A and B in one round, and its variance by turns.
-
-    Only turns in which both have a block that counts are used. The variance is NaN with fewer than
-    two of them.
-    """
-    log, turns = _by_turns(a, b)
-    return log, float(mean_variance(turns)[0])
-
-
-def _by_turns(a: Round, b: Round) -> tuple[float, Floats]:
-    """The log ratio of a round, and that of each turn that both cells had in it."""
-    by_turn_a, by_turn_b = a.log_rates_by_turn, b.log_rates_by_turn
-    common = sorted(by_turn_a.keys() & by_turn_b.keys())
-    if common and len(common) < max(len(by_turn_a), len(by_turn_b)):
-        a, b = a.during(common), b.during(common)
-    turns = np.array([by_turn_a[turn] - by_turn_b[turn] for turn in common])
-    return a.log_rate - b.log_rate, turns
-
-
-def _holm_shares(family: Sequence[Evidence], alpha: float) -> list[float]:
-    """The part of alpha at which each of a family is judged and shown, in the order given."""
+def _holm_shares(family: Sequence[Evidence], alpha: float) -> list[tuple[float, float]]:
+    """Of each of a family its p, and the part of alpha at which it is judged and shown."""
     shares = [0.0] * len(family)
     share, going_on = 0.0, True
     p_values = [found.p() for found in family]
@@ -194,12 +170,12 @@ def _holm_shares(family: Sequence[Evidence], alpha: float) -> list[float]:
             share = alpha / (len(family) - place)
             going_on = bool(abs(family[i].centre) > family[i].half_width(share))
         shares[i] = share
-    return shares
+    return list(zip(p_values, shares, strict=True))
 
 
-def _judged(found: Evidence, share: float, delta: float) -> Comparison:
+def _judged(found: Evidence, p: float, share: float, delta: float) -> Comparison:
     """The comparison that evidence about one log ratio gives at its share of alpha."""
     centre, half = float(found.centre), float(found.half_width(share))
     ratio, low, high = (math.exp(centre + shift) for shift in (0.0, -half, half))
     said = verdict(low, high, delta)
-    return Comparison(ratio, low, high, 1 - share, found.p(), said, found.rounds)
+    return Comparison(ratio, low, high, 1 - share, p, said, found.rounds)

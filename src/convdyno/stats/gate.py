@@ -8,9 +8,10 @@ not changed is called a regression far less often.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
-from convdyno.stats.compare import Comparison, PairedRounds, Unpaired, compare, log_ratio
+from convdyno.stats.compare import Comparison, PairedRounds, Unpaired, compare
 from convdyno.stats.plan import PRIOR_BETWEEN, PRIOR_WITHIN, Variation, spread_of
 from convdyno.stats.summary import MINIMUM_ROUNDS
 
@@ -47,7 +48,10 @@ def precise_ratio(
     Like `summary.precise_enough` it asks about the width alone, never about the verdict, and at the
     level after more than one look.
     """
-    if len(pair.complete()) < max(2, minimum_rounds):
+    rounds = len(pair.complete())
+    if math.isinf(within):
+        return rounds >= minimum_rounds
+    if rounds < max(2, minimum_rounds):
         return False
     found = ratio_of(pair, level, looks=2)
     assert found.ratio is not None
@@ -57,10 +61,10 @@ def precise_ratio(
 
 def spread_of_ratio(pair: PairedRounds) -> Variation:
     """How much the log ratio varies, from round to round and from turn to turn in one."""
-    rounds = [(*log_ratio(a, b), a.turn_count) for a, b in pair.complete()]
+    rounds = [(*a.against(b), a.turn_count) for a, b in pair.complete()]
     return spread_of(rounds, Variation(2 * PRIOR_BETWEEN, 2 * PRIOR_WITHIN))
 
 
 def control_ratios(pair: PairedRounds) -> list[float]:
     """The log ratios of a trial to itself, round by round: what `noise_floor` is made of."""
-    return [log_ratio(a, b)[0] for a, b in pair.complete()]
+    return [a.against(b)[0] for a, b in pair.complete()]

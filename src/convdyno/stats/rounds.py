@@ -8,7 +8,7 @@ taken too small when a few rounds agree by luck.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,17 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from convdyno.stats import t_distribution
+from convdyno.stats.borrowing import NOTHING, Borrowed
+from convdyno.stats.series import Floats, Integers, mean_variance, mean_variances
+from convdyno.stats.typical import typical, typical_variance
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
+FEWEST_CLEAN = 2
+"""Undisturbed turns that a round needs, and a quarter of all, before it does without the others."""
 FLOOR = 0.5
 """The interval is at least this fraction of the one that the blocks alone would give. The whole of
 it would cover 98 % instead of 95 % with 3 rounds; see `tests/stats/test_coverage.py`."""
-
-NORMAL_FROM_MAD = 1.4826
-_HIGHEST_CORRELATION = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Round:
             raise ValueError("block seconds and steps must be positive numbers")
         flags = np.zeros(blocks, dtype=np.bool_) if contaminated is None else contaminated
         numbers = np.zeros(blocks, dtype=np.int64) if turns is None else turns
-        made = cls(
+        made = Round(
             times,
             counts * images_per_step,
             np.asarray(flags, dtype=np.bool_),
@@ -82,7 +82,7 @@ class Round:
     @cached_property
     def seconds_per_image(self) -> float:
         """All seconds of the blocks that count divided by all their images."""
-        return float(self.seconds[self.used].sum() / self.images[self.used].sum())
+        return float(sum(self.seconds[self.used].tolist()) / sum(self.images[self.used].tolist()))
 
     @property
     def log_rate(self) -> float:
@@ -94,12 +94,26 @@ class Round:
         """The variance of `log_rate` as far as the blocks show it; NaN for a single block."""
         return float(mean_variance(self.deviations)[0])
 
+    def against(self, other: Round) -> tuple[float, float]:
+        """The log of this rate over another's of the same round, and its variance by turns.
+
+        Only turns in which both have a block that counts are used. The variance is NaN with fewer
+        than two of them.
+        """
+        mine, theirs = self.log_rates_by_turn, other.log_rates_by_turn
+        common = sorted(mine.keys() & theirs.keys())
+        a, b = self, other
+        if common and len(common) < max(len(mine), len(theirs)):
+            a, b = self.during(common), other.during(common)
+        turns = np.array([mine[turn] - theirs[turn] for turn in common])
+        return a.log_rate - b.log_rate, float(mean_variance(turns)[0])
+
     @property
     def deviations(self) -> Floats:
         """For each block that counts, its seconds relative to what its images should have taken."""
         seconds, images = self.seconds[self.used], self.images[self.used]
         expected: Floats = images * self.seconds_per_image
-        return (seconds - expected) / float(seconds.mean())
+        return (seconds - expected) * (len(seconds) / math.fsum(seconds.tolist()))
 
     @property
     def turn_count(self) -> int:
@@ -109,10 +123,12 @@ class Round:
     @cached_property
     def log_rates_by_turn(self) -> dict[int, float]:
         """The logarithm of the images per second of each turn."""
-        seconds, images, turns = self.seconds[self.used], self.images[self.used], self.turns
-        numbers, where = np.unique(turns[self.used], return_inverse=True)
-        rates = np.bincount(where, images) / np.bincount(where, seconds)
-        return dict(zip(numbers.tolist(), np.log(rates).tolist(), strict=True))
+        found: dict[int, tuple[float, float]] = {}
+        parts = (part[self.used].tolist() for part in (self.turns, self.seconds, self.images))
+        for turn, seconds, images in zip(*parts, strict=True):
+            before = found.get(turn, (0.0, 0.0))
+            found[turn] = before[0] + seconds, before[1] + images
+        return {turn: math.log(images / seconds) for turn, (seconds, images) in found.items()}
 
     def during(self, turns: Sequence[int]) -> Round:
         """The part of this round that belongs to some of its turns."""
@@ -120,6 +136,74 @@ class Round:
         return Round(
             self.seconds[keep], self.images[keep], self.contaminated[keep], self.turns[keep]
         )
+
+
+@dataclass(frozen=True, eq=False)
+class TypicalRound(Round):
+    """A round by its typical turn, without what others have cost it.
+
+    What is known to have disturbed a block is taken off its time (see `delays`). Turns that were
+    contaminated are left out while enough others are left, and the rest is put together so that a
+    turn that is odd all the same hardly counts (see `typical`). So it says how fast the cell
+    typically is when it has its cores, not how much was done in all that time.
+    """
+
+    delays: Floats
+
+    @property
+    def has_clean_blocks(self) -> bool:
+        """Whether enough turns were undisturbed to leave the others out."""
+        return bool(self.used.any()) and not bool((self.used & self.contaminated).any())
+
+    @cached_property
+    def used(self) -> Booleans:
+        """The blocks of the turns that count."""
+        return np.isin(self.turns, self._counting(self.log_rates_by_turn.keys()))
+
+    @cached_property
+    def log_rates_by_turn(self) -> dict[int, float]:
+        """The logarithm of the images per second of each turn, disturbed or not."""
+        numbers, where = np.unique(self.turns, return_inverse=True)
+        seconds = np.bincount(where, self.seconds - self.delays)
+        rates = np.bincount(where, self.images) / seconds
+        return dict(zip(numbers.tolist(), np.log(rates).tolist(), strict=True))
+
+    @cached_property
+    def seconds_per_image(self) -> float:
+        """Of the typical turn."""
+        return math.exp(-typical(self._by_turn))
+
+    @property
+    def log_rate_variance(self) -> float:
+        """The variance of `log_rate` as far as turns show it; NaN for a single turn."""
+        return typical_variance(self._by_turn)
+
+    def against(self, other: Round) -> tuple[float, float]:
+        """The typical log ratio of the turns that both had, and its variance."""
+        mine, theirs = self.log_rates_by_turn, other.log_rates_by_turn
+        common = sorted(mine.keys() & theirs.keys())
+        disturbed = other._disturbed if isinstance(other, TypicalRound) else frozenset[int]()
+        turns = self._counting(common, disturbed)
+        if not turns:
+            return self.log_rate - other.log_rate, math.nan
+        logs = np.array([mine[turn] - theirs[turn] for turn in turns])
+        return typical(logs), typical_variance(logs)
+
+    @cached_property
+    def _disturbed(self) -> frozenset[int]:
+        return frozenset(self.turns[self.contaminated].tolist())
+
+    @property
+    def _by_turn(self) -> Floats:
+        logs = self.log_rates_by_turn
+        return np.array([logs[turn] for turn in self._counting(logs)])
+
+    def _counting(
+        self, turns: Collection[int], disturbed: frozenset[int] = frozenset()
+    ) -> list[int]:
+        """Of some turns those that nobody disturbed, if they are enough; else all."""
+        clean = [turn for turn in turns if turn not in self._disturbed | disturbed]
+        return clean if len(clean) >= max(FEWEST_CLEAN, len(turns) / 4) else list(turns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,50 +251,32 @@ def common_rounds(sides: Sequence[Sequence[Round | None]]) -> list[list[Round]]:
     return [each for each in found if len(each) == len(sides)]
 
 
-def over_rounds(logs: Floats, variances: Floats) -> Evidence:
-    """The evidence of rounds: along the last axis the logarithm of each and its block variance."""
+def over_rounds(logs: Floats, variances: Floats, borrowed: Borrowed = NOTHING) -> Evidence:
+    """The evidence of rounds: along the last axis the logarithm of each and its block variance.
+
+    What is known of the variance beforehand counts as some more rounds; see `borrowing`.
+    """
     rounds = logs.shape[-1]
     if rounds < 2:
         raise ValueError("the variation between rounds needs two rounds")
     known = np.where(np.isfinite(variances), variances, 0.0)
+    freedom = rounds - 1 + borrowed.freedom
+    seen = logs.var(axis=-1, ddof=1) * (rounds - 1)
+    before = borrowed.freedom * borrowed.expected(known.mean(axis=-1))
     return Evidence(
         centre=logs.mean(axis=-1),
-        rounds_error=logs.std(axis=-1, ddof=1) / math.sqrt(rounds),
+        rounds_error=np.sqrt((seen + before) / freedom / rounds),
         blocks_error=np.sqrt(known.sum(axis=-1)) / rounds,
         rounds=rounds,
+        freedom=freedom,
     )
 
 
-def mean_variances(series: Sequence[Floats]) -> Floats:
-    """The variance of each series' mean, as `mean_variance` has it; of one length all at once."""
-    if len({len(values) for values in series}) == 1:
-        return mean_variance(np.array(series))[0]
-    return np.array([float(mean_variance(values)[0]) for values in series])
-
-
-def mean_variance(values: Floats) -> tuple[Floats, Floats]:
-    """The variance of the mean of an autocorrelated series (last axis), and its effective length.
-
-    With lag-1 correlation r, n values are worth n (1 - r) / (1 + r) independent ones. The usual
-    estimate of r is too low by about (1 + 3 r) / n in a short series (Kendall 1954): that is added.
-    Negative correlation is not credited. One value gives NaN.
-    """
-    n = values.shape[-1]
-    if n < 2:
-        shape = values.shape[:-1]
-        return np.full(shape, np.nan), np.ones(shape)
-    deviations = values - values.mean(axis=-1, keepdims=True)
-    squares = (deviations**2).sum(axis=-1)
-    products = (deviations[..., 1:] * deviations[..., :-1]).sum(axis=-1)
-    raw = products / np.where(squares > 0, squares, 1.0)
-    correlation = np.clip(raw + (1 + 3 * raw) / n, 0.0, _HIGHEST_CORRELATION)
-    worth = n * (1 - correlation) / (1 + correlation)
-    return squares / (n - 1) / worth, worth
-
-
-def median_deviation(values: Floats) -> float:
-    """The median distance from the median, which of normal values is their standard deviation."""
-    return NORMAL_FROM_MAD * float(np.median(np.abs(values - np.median(values))))
+def variances_of(rounds: Sequence[Round]) -> Floats:
+    """The variance of each round's rate as its blocks or turns show it."""
+    if any(isinstance(one, TypicalRound) for one in rounds):
+        return np.array([one.log_rate_variance for one in rounds])
+    return mean_variances([one.deviations for one in rounds])
 
 
 def _ratio(value: Floats, error: Floats) -> float:

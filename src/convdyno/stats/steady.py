@@ -1,4 +1,4 @@
-"""When is a process warm? When its last window of blocks is as fast as the window before it."""
+"""When is a process warm? When its last window of blocks is no faster than the window before it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from convdyno.stats.rounds import Floats, median_deviation
+from convdyno.stats.series import Floats, median_deviation
 
 _MEDIAN_PENALTY = 1.2533
 """The standard error of a median over that of a mean."""
@@ -21,10 +21,11 @@ class Steady:
 
     A window is at least `window` blocks, `window_seconds`, and 30 % of the blocks so far: a few
     blocks when a block is one long step, more when blocks are short or the rate settles slowly.
-    Two neighbouring windows agree when their medians differ by at most `tolerance`, or by no more
-    than one standard error of such a difference; the error comes from the jumps between successive
-    blocks, so a drift is not taken for noise. Medians make one odd block harmless. A drift that is
-    smaller than the noise cannot be seen, and is not waited for.
+    A process that warms up becomes faster. It is warm when the median of a window is above that of
+    the window before it by at most `tolerance`, or by no more than two standard errors of such a
+    difference; the error comes from the jumps between successive blocks, so a drift is not taken
+    for noise. Medians make one odd block harmless. Becoming slower is somebody else's doing, and
+    nothing to wait for; a gain that is smaller than the noise cannot be seen.
     """
 
     window: int = 3
@@ -67,8 +68,8 @@ class Steady:
         if 2 * size > self.blocks:
             return False
         logs = np.array(self._logs[-2 * size :])
-        shift = abs(float(np.median(logs[size:]) - np.median(logs[:size])))
-        return shift <= max(math.log1p(self.tolerance), _median_shift_error(logs, size))
+        gain = float(np.median(logs[size:]) - np.median(logs[:size]))
+        return gain <= max(math.log1p(self.tolerance), 2 * _median_shift_error(logs, size))
 
     def _window_blocks(self) -> int:
         # The fewest last blocks that are enough in number and in time.

@@ -9,15 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from convdyno.stats import t_distribution
-from convdyno.stats.rounds import (
-    Floats,
-    Integers,
-    Round,
-    mean_variance,
-    mean_variances,
-    median_deviation,
-    over_rounds,
-)
+from convdyno.stats.borrowing import NOTHING, Borrowed
+from convdyno.stats.rounds import Round, over_rounds, variances_of
+from convdyno.stats.series import Floats, Integers, mean_variance, median_deviation
 
 ROUNDS = "rounds"
 ROUNDS_AND_BLOCKS = "rounds, widened to what their blocks show"
@@ -48,6 +42,8 @@ class Interval:
     """Contaminated blocks that it does not use."""
     dirty_rounds: int
     """Rounds without a clean block, used as they are."""
+    mean: float
+    """All images over all seconds of all blocks, disturbed or not."""
 
     @property
     def half_width(self) -> float:
@@ -80,7 +76,9 @@ def rate(seconds: Sequence[float] | Floats, images: Sequence[float] | Floats) ->
     return float(np.sum(images) / np.sum(seconds))
 
 
-def interval(rounds: Sequence[Round], level: float = 0.95, looks: int = 1) -> Interval:
+def interval(
+    rounds: Sequence[Round], level: float = 0.95, looks: int = 1, borrowed: Borrowed = NOTHING
+) -> Interval:
     """The headline of one cell and its interval.
 
     Each round is one process and counts once: the estimate is the reciprocal of the mean over
@@ -94,12 +92,13 @@ def interval(rounds: Sequence[Round], level: float = 0.95, looks: int = 1) -> In
     `looks` is how often `precise_enough` was asked when its yes ended the experiment, and 1 when
     something else did (a fixed number of rounds, the budget). A run that stops when its spread
     looks small stops too often on luck: after more than one look only PEEKING of alpha is left, so
-    that the interval still holds the truth in about 95 %.
+    that the interval still holds the truth in about 95 %. `borrowed` is what is known beforehand of
+    how much such rounds vary.
     """
     if not rounds:
         raise ValueError("no round was measured")
-    seconds_per_image = float(np.mean([r.seconds_per_image for r in rounds]))
-    half, basis = _half_width(rounds, alpha_after(level, looks))
+    seconds_per_image = sum(r.seconds_per_image for r in rounds) / len(rounds)
+    half, basis = _half_width(rounds, alpha_after(level, looks), borrowed)
     estimate = 1 / seconds_per_image
     used = sum(int(np.count_nonzero(r.used)) for r in rounds)
     return Interval(
@@ -112,6 +111,7 @@ def interval(rounds: Sequence[Round], level: float = 0.95, looks: int = 1) -> In
         blocks=used,
         left_out=sum(len(r.seconds) for r in rounds) - used,
         dirty_rounds=sum(not r.has_clean_blocks for r in rounds),
+        mean=rate([r.seconds.sum() for r in rounds], [r.images.sum() for r in rounds]),
     )
 
 
@@ -120,6 +120,7 @@ def precise_enough(
     within: float,
     level: float = 0.95,
     minimum_rounds: int = MINIMUM_ROUNDS,
+    borrowed: Borrowed = NOTHING,
 ) -> bool:
     """Whether a cell needs no more rounds: its half width is at most `within`, 0.03 is 3 %.
 
@@ -131,7 +132,7 @@ def precise_enough(
     if math.isinf(within):
         return len(rounds) >= minimum_rounds
     enough = len(rounds) >= max(2, minimum_rounds)
-    return enough and interval(rounds, level, looks=2).half_width <= within
+    return enough and interval(rounds, level, 2, borrowed).half_width <= within
 
 
 def alpha_after(level: float, looks: int) -> float:
@@ -172,16 +173,17 @@ def latency(step_seconds: Sequence[float] | Floats) -> Latency:
     return Latency(len(times), at(50), at(90), at(99))
 
 
-def _half_width(rounds: Sequence[Round], alpha: float) -> tuple[float | None, str]:
+def _half_width(
+    rounds: Sequence[Round], alpha: float, borrowed: Borrowed
+) -> tuple[float | None, str]:
     if len(rounds) == 1:
         variance, worth = mean_variance(rounds[0].deviations)
         if math.isnan(variance):
             return None, ONE_BLOCK
         t = t_distribution.quantile(1 - alpha / 2, max(1.0, float(worth) - 1))
         return t * math.sqrt(variance), ONE_PROCESS
-    evidence = over_rounds(
-        np.array([r.log_rate for r in rounds]), mean_variances([r.deviations for r in rounds])
-    )
+    logs = np.array([r.log_rate for r in rounds])
+    evidence = over_rounds(logs, variances_of(rounds), borrowed)
     half = float(evidence.half_width(alpha))
-    t = t_distribution.quantile(1 - alpha / 2, evidence.rounds - 1)
+    t = t_distribution.quantile(1 - alpha / 2, evidence.freedom or evidence.rounds - 1)
     return half, ROUNDS if half <= t * float(evidence.rounds_error) else ROUNDS_AND_BLOCKS

@@ -5,31 +5,71 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from convdyno.store.record import Frozen
+from convdyno.trial.manner import Manner
 
-Arrays = Mapping[str, NDArray[np.floating]]
-
-TOLERANCES = {"forward": 1e-4, "loss": 1e-4, "gradient": 1e-2, "update": 3e-2, "statistics": 1e-2}
-"""The largest distance from the reference that passes, in float32."""
+SCHEMA_VERSION = 2
 
 
 class Finding(Frozen):
-    """One kind of evidence: how far an engine is from the reference, and where it is farthest."""
+    """One kind of evidence: the tensor in which an engine is farthest off, and by how much."""
 
     kind: str
     distance: float
-    """Relative to the size of what is compared."""
+    """Of the tensor from what is right, relative to its own norm."""
     tolerance: float
+    """The largest distance that passes, for that tensor."""
     where: str = ""
+    """The tensor: in it the distance is the largest share of its tolerance."""
 
     @property
     def passed(self) -> bool:
         """Whether that is within the tolerance; what is not a number is not."""
         return self.distance <= self.tolerance
+
+    @property
+    def ratio(self) -> float:
+        """The distance as a share of the tolerance."""
+        return self.distance / self.tolerance if self.tolerance else float("inf")
+
+
+class Maker(Frozen):
+    """Everything that decides what an engine computes, besides what it is asked."""
+
+    convdyno: str = ""
+    """The version of convdyno."""
+    sources: str = ""
+    """The digest of the sources that lower and step, and of those that prove."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Of every package whose arithmetic is involved."""
+    device: str = ""
+    """The kind of processor and of accelerators."""
+    switches: dict[str, str] = Field(default_factory=dict)
+    """What is set in the environment that changes arithmetic."""
+
+
+class Coverage(Frozen):
+    """How far the loss moves, in limits, if one node is wrong in one thing."""
+
+    node: str
+    op: str
+    change: str
+    share: float
+    """By how much a number is off; 1 where the op itself is another."""
+    moved: float
+
+    @property
+    def smallest(self) -> float:
+        """The smallest share of the same change that would be seen."""
+        return self.share / self.moved if self.moved else float("inf")
+
+
+UNKNOWN = Maker()
+"""Of a certificate that does not say: of other code than any."""
 
 
 class EngineProof(Frozen):
@@ -40,24 +80,40 @@ class EngineProof(Frozen):
     reason: str = ""
     version: str = ""
     """Of the framework."""
+    maker: Maker = UNKNOWN
     findings: tuple[Finding, ...] = ()
 
 
 class Certificate(Frozen):
     """What was found about several engines and one network."""
 
-    schema_version: int = 1
+    schema_version: int = SCHEMA_VERSION
     network: str
     form: str
     """The small form that was computed, in words."""
     digest: str
     """Of that small form's blueprint."""
     parameters: int
-    kernels: str = "native"
+    manner: Manner = Manner()
+    """How it was computed."""
     condition: float
-    """How much rounding the weights changes a gradient of the reference."""
+    """How much rounding changes the usual gradient of the reference."""
+    unseen: tuple[str, ...] = ()
+    """What could not be made to matter: nodes and tensors of which nothing is proven."""
+    coverage: tuple[Coverage, ...] = ()
+    """What each fault would do to the answer, where that was asked for."""
     engines: tuple[EngineProof, ...]
     created: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_schema(cls, data: Any) -> Any:
+        """A certificate of the first schema knew the kernels only, and not who had made it."""
+        if isinstance(data, dict) and data.get("schema_version", SCHEMA_VERSION) == 1:
+            return {k: v for k, v in data.items() if k != "kernels"} | {
+                "manner": {"kernels": data.get("kernels", "native")}
+            }
+        return data
 
     @property
     def passed(self) -> bool:
@@ -74,14 +130,8 @@ class Certificate(Frozen):
         """What was found about one engine."""
         return next((found for found in self.engines if found.engine == engine), None)
 
-
-def distance(found: Arrays, expected: Arrays) -> float:
-    """The norm of all differences together, relative to that of what is expected."""
-    off = sum(float(np.square(found[n] - a, dtype=np.float64).sum()) for n, a in expected.items())
-    size = sum(float(np.square(a, dtype=np.float64).sum()) for a in expected.values())
-    return float(np.sqrt(off / max(size, 1e-300)))
-
-
-def farthest(found: Arrays, expected: Arrays) -> str:
-    """The name of the array that contributes most to the distance."""
-    return max(expected, key=lambda n: float(np.square(found[n] - expected[n]).sum()))
+    def still_holds(self, digest: str, makers: Mapping[str, Maker]) -> bool:
+        """Whether it is of that blueprint, and of the engines as they are now."""
+        known = {proof.engine: proof.maker for proof in self.engines}
+        same = self.schema_version == SCHEMA_VERSION and self.digest == digest
+        return same and makers.items() <= known.items()

@@ -17,9 +17,10 @@ from convdyno.errors import BadStore
 from convdyno.files import clear_parts, read_plain
 from convdyno.files import write_whole as write_file
 from convdyno.store.certificate import Certificate
-from convdyno.store.names import ID
+from convdyno.store.names import ID, record_files
 from convdyno.store.record import SCHEMA, Frozen, Record
 from convdyno.terminal import visible
+from convdyno.trial.manner import Manner
 
 Document = TypeVar("Document", bound=Frozen)
 
@@ -43,21 +44,25 @@ class Store:
             ) from None
         clear_parts(self.folder)
 
-    def write(self, record: Record) -> Path:
-        """Write a record in place of its earlier state; a kill leaves the old or the new."""
+    def write(self, record: Record, *, sync: bool = True) -> Path:
+        """Write a record in place of its earlier state; a kill leaves the old or the new.
+
+        Without `sync` it is not waited for the disk, so that a power cut may take what is new.
+        """
         if not ID.fullmatch(record.id):
             raise BadStore(f"{record.id!r} cannot be the name of a record")
-        return write_whole(self.folder / f"{record.id}.json", record.model_dump_json(indent=1))
+        text = record.model_dump_json(indent=1)
+        return write_whole(self.folder / f"{record.id}.json", text, sync=sync)
 
-    def certificate(self, network: str, kernels: str) -> Certificate | None:
-        """The stored certificate of a network, if there is a readable one."""
+    def certificate(self, network: str, manner: Manner) -> Certificate | None:
+        """The stored certificate of a network and a manner, if there is a readable one."""
         with suppress(BadStore):
-            return read_document(Certificate, self._certificate_path(network, kernels), "proof")
+            return read_document(Certificate, self._certificate_path(network, manner), "proof")
         return None
 
     def write_certificate(self, certificate: Certificate) -> Path:
-        """Keep a certificate in place of an earlier one of the same network."""
-        path = self._certificate_path(certificate.network, certificate.kernels)
+        """Keep a certificate in place of an earlier one of the same network and manner."""
+        path = self._certificate_path(certificate.network, certificate.manner)
         return write_whole(path, certificate.model_dump_json(indent=1))
 
     def certificates(self) -> Iterator[Certificate]:
@@ -66,8 +71,8 @@ class Store:
             with suppress(BadStore):
                 yield read_document(Certificate, path, "proof")
 
-    def _certificate_path(self, network: str, kernels: str) -> Path:
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{network}-{kernels}")
+    def _certificate_path(self, network: str, manner: Manner) -> Path:
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{network}-{manner.words}")
         return self.folder / "certificates" / f"{name}.json"
 
     def records(self) -> Iterator[Record]:
@@ -76,22 +81,18 @@ class Store:
 
     def files(self) -> Iterator[tuple[Path, Record]]:
         """The same, each with its file."""
-        if not self.folder.is_dir():
-            raise BadStore(
-                f"there is no results folder {str(self.folder)!r}; `convdyno bench` makes one"
-            )
         self.skipped.clear()
-        for path in sorted(self.folder.glob("*.json")):
+        for path in map(Path, record_files(self.folder)):
             try:
                 yield path, read_record(path)
             except BadStore as wrong:
                 self.skipped.append(str(wrong))
 
 
-def write_whole(path: Path, text: str) -> Path:
+def write_whole(path: Path, text: str, *, sync: bool = True) -> Path:
     """Write a file of a store; `BadStore` says why it cannot be."""
     try:
-        return write_file(path, text)
+        return write_file(path, text, sync=sync)
     except OSError as wrong:
         raise BadStore(
             f"{path.name} cannot be written to {str(path.parent)!r}: {wrong.strerror}"
@@ -135,10 +136,10 @@ def _why_not(text: bytes, wrong: ValidationError) -> str:
     return visible(f"{where}: {error['msg']}")
 
 
-def stored_certificates(stores: list[Store]) -> dict[tuple[str, str], Certificate]:
-    """The proofs of several folders, by network and kernels."""
+def stored_certificates(stores: list[Store]) -> dict[tuple[str, Manner], Certificate]:
+    """The proofs of several folders, by network and manner."""
     return {
-        (certificate.network, certificate.kernels): certificate
+        (certificate.network, certificate.manner): certificate
         for store in reversed(stores)
         for certificate in store.certificates()
     }

@@ -9,8 +9,6 @@ themselves. Names of files come from the folder alone.
 from __future__ import annotations
 
 import json
-import math
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from convdyno import __version__
 from convdyno.errors import BadStore
 from convdyno.files import read_plain, write_whole
-from convdyno.store.names import ID, shortened
+from convdyno.store.names import ID, record_files, shortened
 
 if TYPE_CHECKING:
     from convdyno.store.record import Record
@@ -102,16 +100,14 @@ class Index:
 
     def select(self, conditions: Sequence[str]) -> list[RecordHead]:
         """Those for which all conditions hold."""
-        from pydantic import ValidationError
-
-        from convdyno.store.where import select
-
         heads = self.heads()
         if not conditions:
             return heads
+        from convdyno.store.where import select
+
         try:
             records = [head.record() for head in heads]
-        except ValidationError:  # A trial that was remembered is none: read all of them again.
+        except ValueError:  # A trial that was remembered is none: read all of them again.
             self._known = {}
             heads = self.heads()
             records = [head.record() for head in heads]
@@ -126,20 +122,11 @@ class Index:
     def _files(self) -> list[tuple[str, list[int]]]:
         """The files that may be records, with their size and time."""
         found = []
-        try:
-            with os.scandir(self._folder) as entries:
-                for entry in entries:
-                    if entry.name.endswith(".json") and not entry.name.startswith("."):
-                        with suppress(OSError):  # It was moved away, or is a link to nothing.
-                            about = entry.stat()
-                            found.append((entry.name, [about.st_size, about.st_mtime_ns]))
-        except OSError as wrong:
-            if isinstance(wrong, FileNotFoundError | NotADirectoryError):
-                raise BadStore(
-                    f"there is no results folder {str(self._folder)!r}; `convdyno bench` makes one"
-                ) from None
-            raise BadStore(f"{self._folder} cannot be read: {wrong.strerror}") from None
-        return sorted(found)
+        for entry in record_files(self._folder):
+            with suppress(OSError):  # It was moved away, or is a link to nothing.
+                about = entry.stat()
+                found.append((entry.name, [about.st_size, about.st_mtime_ns]))
+        return found
 
     def _read(self, name: str) -> tuple[dict[str, Any] | None, str]:
         """A record's head, or the sentence that says why there is none."""
@@ -197,14 +184,14 @@ def _is_entry(entry: Any) -> bool:
 
 def _is_head(head: dict[str, Any]) -> bool:
     return (
-        head.keys() == _TEXTS | {"reason", "trial", "labels", "figures"}
-        and all(isinstance(head[name], str) for name in _TEXTS)
+        head.keys() == _KEYS
+        and {str} == {type(head[name]) for name in _TEXTS}
         and ID.fullmatch(head["id"]) is not None
-        and isinstance(head["reason"], str | None)
+        and (head["reason"] is None or isinstance(head["reason"], str))
         and isinstance(head["trial"], dict)
         and type(head["trial"].get("batch")) is int
         and isinstance(head["labels"], dict)
-        and all(isinstance(value, str) for value in head["labels"].values())
+        and {str} >= {*map(type, head["labels"].values())}
         and isinstance(head["figures"], dict)
         and all(value is None or is_figure(value) for value in head["figures"].values())
     )
@@ -212,7 +199,8 @@ def _is_head(head: dict[str, Any]) -> bool:
 
 def is_figure(value: Any) -> bool:
     """Whether it is a number that can be reckoned with."""
-    return isinstance(value, int | float) and abs(value) < LARGEST and not math.isnan(value)
+    return type(value) in (int, float) and -LARGEST < value < LARGEST
 
 
-_TEXTS = {found.name for found in fields(RecordHead) if found.type == "str"} - {"file"}
+_KEYS = {found.name for found in fields(RecordHead)} - {"file"}
+_TEXTS = _KEYS - {"reason", "trial", "labels", "figures"}

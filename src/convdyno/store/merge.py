@@ -46,12 +46,12 @@ def merge(source: Path, target: Store) -> Merged:
         _take(record, target, done)
     done.skipped += theirs.skipped
     for certificate in theirs.certificates():
-        own = target.certificate(certificate.network, certificate.kernels)
+        own = target.certificate(certificate.network, certificate.manner)
         if own is None:
             target.write_certificate(certificate)
         elif own.hash != certificate.hash:
             done.skipped.append(
-                f"the certificate of {certificate.network} ({certificate.kernels}): "
+                f"the certificate of {certificate.network} ({certificate.manner.words}): "
                 "there is another one already"
             )
     return done

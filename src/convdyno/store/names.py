@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from convdyno.errors import BadStore
 
@@ -12,6 +14,19 @@ ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._+-]{{0,{MOST_LETTERS - 1}}}")
 """What a record may be called: the name of a file, wherever it is taken to, and no path."""
 MOST_NAMED = 10
 """So many names stand in a sentence."""
+
+
+def record_files(folder: Path) -> list[os.DirEntry[str]]:
+    """What may be records in a folder, in the order of their names."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [one for one in entries if one.name.endswith(".json") and one.name[0] != "."]
+    except (FileNotFoundError, NotADirectoryError):
+        hint = "`convdyno bench` makes one"
+        raise BadStore(f"there is no results folder {str(folder)!r}; {hint}") from None
+    except OSError as wrong:
+        raise BadStore(f"{folder} cannot be read: {wrong.strerror}") from None
+    return sorted(found, key=lambda one: one.name)
 
 
 def shortened(wanted: str, names: Sequence[str], what: str) -> str:

@@ -16,7 +16,8 @@ from convdyno import __version__
 from convdyno.store.names import ID
 from convdyno.trial.spec import Trial
 
-SCHEMA: Literal[1] = 1
+SCHEMA: Literal[2] = 2
+"""Records of schema 1 are read too, and their figures are made as they were made then."""
 
 Status = Literal["ok", "failed", "oom", "timeout", "nan", "refused", "interrupted", "skipped"]
 """How a trial ended; `interrupted` means that the run was ended before its plan was, `skipped` that
@@ -103,6 +104,8 @@ class Block(_Frozen):
     """CPU time that other processes used meanwhile, as a share of all cores."""
     steal_share: Number = 0.0
     """Time that the hypervisor took away meanwhile, as a share of all cores."""
+    queued_seconds: Amount | None = None
+    """Time in which threads of the process were ready to run and waited for a core, added up."""
     step_seconds: tuple[Seconds, ...] | None = None
     """Each step alone, when the trial measures latency."""
     wait_seconds: Amount | None = None
@@ -113,7 +116,7 @@ class Block(_Frozen):
     @property
     def contaminated(self) -> bool:
         """Whether something else disturbed the block."""
-        return max(self.foreign_share, self.steal_share) > CONTAMINATED_SHARE
+        return self.foreign_share > CONTAMINATED_SHARE or self.steal_share > CONTAMINATED_SHARE
 
 
 class Peak(_Frozen):
@@ -122,6 +125,8 @@ class Peak(_Frozen):
     kind: str
     per_second: Amount
     """Floating-point operations per second; bytes for "copy", images for "input"."""
+    seen: str | None = None
+    """When, if not in this very process: a run takes over what an earlier one saw, UTC."""
 
 
 class Rank(_Frozen):
@@ -156,6 +161,8 @@ class Process(_Frozen):
     """Cells of one sitting were interleaved; with little memory a round has several sittings."""
     host: str = ""
     pid: Count = 0
+    opened_beside: Count = 0
+    """Other cells that were opened at the same time: import, build and first step took longer."""
     import_seconds: Amount | None = None
     build_seconds: Amount | None = None
     first_step_seconds: Amount | None = None
@@ -203,10 +210,21 @@ class NetworkFacts(_Frozen):
     nodes: Count
 
 
+class KnownVariance(_Frozen):
+    """What earlier runs on the machine had shown of how much rounds vary, when this one ended."""
+
+    freedom: Amount
+    """How many rounds that is worth."""
+    between: Amount
+    """The variance of logarithms from process to process."""
+    scale: Amount
+    """What the variance of rounds usually is, over what `between` and their turns make of it."""
+
+
 class Record(_Frozen):
     """Everything one trial produced."""
 
-    schema_version: Literal[1] = SCHEMA
+    schema_version: Literal[1, 2] = SCHEMA
     id: RecordId
     """The name of its file, wherever it is taken to: so it is one, and no path."""
     created: str
@@ -238,6 +256,10 @@ class Record(_Frozen):
     processes: tuple[Process, ...] = ()
     looks: Steps = 1
     """How often the precision was looked at, if a look ended the run: the interval needs it."""
+    borrowed: dict[Literal["rate", "ratio"], KnownVariance] = {}
+    """What the intervals borrow from earlier runs: kept here, so that they stay what they are."""
+    choice: str | None = None
+    """How the batch was chosen, where none was given."""
     warnings: tuple[str, ...] = ()
 
     @property

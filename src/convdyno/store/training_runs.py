@@ -91,7 +91,7 @@ def begin(
     machine: dict[str, Any],
     labels: Mapping[str, str] | None = None,
 ) -> RunRecord:
-    """The record of a run that begins or goes on in a folder, written there."""
+    """The record of a run that begins or goes on in a folder; not written yet."""
     known: dict[str, str] = {}
     attempts: list[Attempt] = []
     with suppress(BadStore):
@@ -102,7 +102,7 @@ def begin(
             attempts[number] = one.but(status="killed")
     engine = training.trial.engine
     attempts.append(Attempt(command=command, started=_now(), engine=engine, machine=machine))
-    record = RunRecord(
+    return RunRecord(
         status="running",
         training=training,
         watching=watching,
@@ -110,8 +110,6 @@ def begin(
         labels=known | dict(labels or {}),
         attempts=tuple(attempts),
     )
-    record.write(folder)
-    return record
 
 
 def read_run(folder: Path) -> RunRecord:

@@ -163,7 +163,7 @@ def _too(default: str | bool | None, help: str = "") -> dict[str, Own]:
 AXES: tuple[Axis, ...] = (
     Axis("network", commands=NOBODY, bare=True, main=True),
     Axis(
-        "engine", "A comma list, or all; default: the best installed.", resumes=True,
+        "engine", "A comma list, or all; default: the best installed.", parse.engine, resumes=True,
         bare=True, main=True,
         also={
             "train": Own("Default: the best installed."),
@@ -237,7 +237,7 @@ AXES: tuple[Axis, ...] = (
         also={"train": Own("In evaluation: {}"), "eval": Own("{}; default: as trained.")},
     ),
     _choice("resize", choices.Resize, also=_too("plain")),
-    _choice("colour", choices.Colour, "Random colours: {}", also=_RECIPE),
+    _choice("colour", choices.Colour, "Random colours: {}", older="color", also=_RECIPE),
     Axis(
         "input_threads", "Threads that decode; auto: one a core.", _automatic("--input-threads"),
         "auto", how=True, resumes=True, also=_too("auto"),
@@ -249,7 +249,7 @@ AXES: tuple[Axis, ...] = (
     _choice("on_bad", choices.OnBad, "Damaged images: {}", resumes=True, also=_too("error")),
     _choice(
         "optimiser", choices.OptimiserKind, "{}; default: the network's own.", default=None,
-        aside=True, also={"train": Own("{}")},
+        older="optimizer", aside=True, also={"train": Own("{}")},
     ),
     Axis(
         "rate", "The learning rate.", parse.number("--rate"), sets="optimiser",
@@ -285,9 +285,10 @@ AXES: tuple[Axis, ...] = (
         resumes=True, aside=True,
     ),
     _choice(
-        "exchange", choices.Exchange, "Of gradients: default, independent (none), horovod",
+        "exchange", choices.Exchange,
+        "How devices average gradients: default, horovod; independent: they do not",
         how=True, resumes=True, together=True,
-        also=_too("default", "Of gradients: default, horovod"),
+        also=_too("default", "How devices average gradients: default, horovod"),
     ),
     Axis(
         "bucket_mb", "Gradients exchanged at a time, in MB (torch).", parse.number("--bucket-mb"),

@@ -120,3 +120,14 @@ def labelled(
     if len(labels) != len(pairs) or len(set(labels)) != len(labels):
         raise UsageError(f"{name} is a list such as {example}, not {text!r}")
     return {label: value for label, _, value in pairs}
+
+
+ENGINE_ALIASES = {
+    "tf": "tensorflow", "pytorch": "torch", "keras/tf": "keras/tensorflow",
+    "keras/pytorch": "keras/torch",
+}  # fmt: skip
+
+
+def engine(word: str) -> str:
+    """An engine by its name, also by what hands type instead."""
+    return ENGINE_ALIASES.get(word, word)

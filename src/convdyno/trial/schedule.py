@@ -37,6 +37,10 @@ class Schedule(BaseModel):
             raise ValueError("a schedule of steps needs epochs that rise")
         return self
 
+    def same_until(self, epoch: float) -> bool:
+        """Whether the rate up to a moment does not depend on how long training goes on."""
+        return self.kind in ("constant", "steps") or epoch <= self.warmup
+
     def multiple(self, epoch: float, epochs: float) -> float:
         """What the base rate is multiplied with at a moment of training, from 0 to `epochs`."""
         if epoch < self.warmup:

@@ -25,6 +25,8 @@ class Optimiser(_Frozen):
     rate: Annotated[float, Field(gt=0)] = 0.001
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     nesterov: bool = True
+    epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    """Adam's: what is added to the root of the second moment."""
     weight_decay: Annotated[float, Field(ge=0)] = 1e-4
     """L2: this times the weight is added to its gradient."""
     decay_on: Literal["all", "kernels"] = "all"

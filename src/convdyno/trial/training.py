@@ -45,6 +45,10 @@ class Training(BaseModel):
         names += [n for n in ("epochs", "schedule") if getattr(self, n) != getattr(other, n)]
         return [name.replace("_", " ") for name in names]
 
+    def steps(self, per_epoch: int) -> int:
+        """How many updates are made in all."""
+        return max(1, round(self.epochs * per_epoch))
+
     def rate(self, epoch: float) -> float:
         """The learning rate at a moment of training."""
         return self.trial.optimiser.rate * self.schedule.multiple(epoch, self.epochs)

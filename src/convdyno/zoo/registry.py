@@ -157,13 +157,13 @@ def build(
     return blueprint
 
 
-def small_form(name: str) -> Blueprint:
+def small_form(name: str, *, auxiliary: bool = False) -> Blueprint:
     """The same graph with an eighth of the channels, ten classes and the smallest images that leave
     batch norm something to average: quick to compute everywhere."""
     own = min(find(name).image[:2])
 
     def square(side: int) -> Blueprint:
-        return build(name, (side, side), SMALL_CLASSES, SMALL_WIDTH)
+        return build(name, (side, side), SMALL_CLASSES, SMALL_WIDTH, auxiliary)
 
     return square(min(own, max(SMALL_SIDE, round(1.4 * _smallest(square, own)))))
 

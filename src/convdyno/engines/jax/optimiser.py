@@ -11,7 +11,7 @@ from jax import numpy as jnp
 from convdyno.engines.contract import Optimiser, decays
 from convdyno.engines.jax.lower import Arrays
 
-ADAM_BETA1, ADAM_BETA2, ADAM_EPS = 0.9, 0.999, 1e-8
+ADAM_BETA1, ADAM_BETA2 = 0.9, 0.999
 SCALE_AT_FIRST, SCALE_GROWTH, SCALE_BACKOFF, SCALE_PATIENCE = 65536.0, 2.0, 0.5, 2000
 """As in torch's GradScaler, which people know."""
 Memory = tuple[Arrays, ...]
@@ -92,7 +92,7 @@ def _rule(
         m = ADAM_BETA1 * memory[0] + (1 - ADAM_BETA1) * g
         s = ADAM_BETA2 * memory[1] + (1 - ADAM_BETA2) * jnp.square(g)
         mean, square = m / (1 - ADAM_BETA1**count), s / (1 - ADAM_BETA2**count)
-        return w - rate * mean / (jnp.sqrt(square) + ADAM_EPS), m, s
+        return w - rate * mean / (jnp.sqrt(square) + spec.epsilon), m, s
     if not memory:
         return (w - rate * g,)
     v = spec.momentum * memory[0] + g

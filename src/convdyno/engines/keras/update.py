@@ -12,7 +12,7 @@ from keras import ops
 from convdyno.blueprint.graph import Blueprint
 from convdyno.engines.contract import Optimiser, State, Trial, memories
 
-BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
+BETA1, BETA2 = 0.9, 0.999
 SMALLEST_RATE = 1e-20
 """Stands for 0: Keras keeps velocities times the rate, and could not go back from there."""
 MEMORIES = {"velocity": "momentums", "first": "_momentums", "second": "_velocities"}
@@ -147,7 +147,7 @@ def _adam(spec: Optimiser) -> keras.Optimizer:
         @property
         def epsilon(self) -> Any:
             step = ops.cast(self.iterations + 1, "float32")
-            return EPS * ops.sqrt(1 - ops.power(ops.cast(self.beta_2, "float32"), step))
+            return spec.epsilon * ops.sqrt(1 - ops.power(ops.cast(self.beta_2, "float32"), step))
 
         @epsilon.setter
         def epsilon(self, value: float) -> None:

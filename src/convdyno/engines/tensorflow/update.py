@@ -13,7 +13,6 @@ from convdyno.engines.contract import Optimiser, State, Trial, decays, memories
 
 BETA1, BETA2 = float(np.float32(0.9)), float(np.float32(0.999))
 """As the kernel sees them, so that the corrections of the moments are those of its averages."""
-EPS = 1e-8
 INITIAL_SCALE, GROWTH_STEPS = 2.0**16, 2000
 
 Gradients = Mapping[str, Any]
@@ -117,7 +116,7 @@ class TensorflowUpdate:
         # The kernel adds epsilon before its correction, the rule after it; and float32 powers
         # close to 1 would lose digits. So both corrections are made here, and none is left to it.
         rate = tf.cast(tf.cast(self.rate, tf.float64) * tf.sqrt(square) / mean, tf.float32)
-        epsilon = tf.cast(EPS * tf.sqrt(square), tf.float32)
+        epsilon = tf.cast(self._spec.epsilon * tf.sqrt(square), tf.float32)
 
         def rule(weight: tf.Variable, gradient: Any, m: tf.Variable, v: tf.Variable) -> None:
             tf.raw_ops.ResourceApplyAdam(

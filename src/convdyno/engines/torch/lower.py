@@ -51,7 +51,8 @@ def owners(blueprint: Blueprint, device: torch.device) -> dict[str, nn.Module]:
             if type(node.op) in OWN
         }
     for module in found.values():
-        module.to_empty(device=device)
+        # As `to_empty` does it, but that imports sympy to know the shape of a tensor.
+        module._apply(lambda t: torch.empty(t.shape, dtype=t.dtype, device=device))
         for constant in module.parameters():
             if not constant.requires_grad:
                 constant.fill_(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,13 +16,15 @@ from convdyno.engines.torch.data_parallel import Ring
 from convdyno.engines.torch.variance import RunningVariances
 from convdyno.engines.torch.weight_layout import Slot
 
-ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
+ADAM_BETAS = (0.9, 0.999)
 FUSED = ("cpu", "cuda", "mps")
 """Devices whose optimisers update all weights in one kernel."""
 MEMORIES = {"velocity": "momentum_buffer", "first": "exp_avg", "second": "exp_avg_sq"}
 """What torch calls what an update rule remembers."""
 
 Slots = Mapping[str, Slot]
+SHIELDED = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+"""Methods of optimisers that torch keeps its compiler out of, besides `step`."""
 
 
 class TorchUpdate:
@@ -35,7 +38,7 @@ class TorchUpdate:
         self._trainable = {n: slot for n, slot in slots.items() if not is_state(n)}
         self._shapes_gradients = spec.clip_norm is not None or spec.larc_eta is not None
         tensors = {name: slot.tensor for name, slot in self._trainable.items()}
-        self._optimiser = self._torch_optimiser()
+        self._optimiser = self._torch_optimiser(eager=trial.compile != "on")
         self._ring = Ring(trial, tensors)
         self._static = trial.loss_scale if isinstance(trial.loss_scale, float) else None
         self._scaler = None
@@ -145,7 +148,7 @@ class TorchUpdate:
     def _updates(self) -> int:
         return self.steps - int(self._skipped)
 
-    def _torch_optimiser(self) -> torch.optim.Optimizer:
+    def _torch_optimiser(self, *, eager: bool) -> torch.optim.Optimizer:
         spec = self._spec
         tensors = {name: slot.tensor for name, slot in self._trainable.items()}
         decayed = [] if self._shapes_gradients else [n for n in tensors if decays(spec, n)]
@@ -159,10 +162,13 @@ class TorchUpdate:
             "weight_decay": spec.weight_decay,
             "fused": self._device.type in FUSED,
         }
+        kind: Any = torch.optim.Adam if spec.kind == "adam" else torch.optim.SGD
+        if eager:
+            kind = _without_compiler(kind)
         if spec.kind == "adam":
-            return torch.optim.Adam(groups, betas=ADAM_BETAS, eps=ADAM_EPS, **common)
+            return kind(groups, betas=ADAM_BETAS, eps=spec.epsilon, **common)
         nesterov = spec.nesterov and spec.momentum > 0
-        return torch.optim.SGD(groups, momentum=spec.momentum, nesterov=nesterov, **common)
+        return kind(groups, momentum=spec.momentum, nesterov=nesterov, **common)
 
     def _gradients(self) -> tuple[list[str], list[torch.Tensor]]:
         """The names of the weights that have a gradient now, and the gradients."""
@@ -227,3 +233,13 @@ class Average:
         """Go on from these averages."""
         for name, slot in self._slots.items():
             slot.put(arrays[name], self._tensors[name])
+
+
+def _without_compiler(kind: Any) -> Any:
+    """The same optimiser for a process that compiles nothing.
+
+    torch's own imports its compiler to be kept out of it, which takes most of a second.
+    """
+    plain = {name: inspect.unwrap(getattr(kind, name)) for name in SHIELDED}
+    plain["step"] = torch.no_grad()(inspect.unwrap(kind.step))
+    return type(kind.__name__, (kind,), plain)

@@ -208,7 +208,9 @@
       const place = $(`figure-${number}`).querySelector(".chart");
       figure.shown = figure.values;
       const spec = { ...figure.spec, data: { name: "values", values: figure.values.map((v) => ({ ...v })) }, background: "transparent" };
-      const legend = { ...data.config.legend, columns: place.clientWidth < 420 ? 2 : 4 };
+      // One line of legend for each meaning: Vega knows this, Vega-Lite's own schema does not.
+      const layout = { top: { direction: "vertical", anchor: "start" } };
+      const legend = { ...data.config.legend, layout, columns: place.clientWidth < 420 ? 3 : 6 };
       const config = { ...data.config, legend };
       const made = await vegaEmbed(place, spec, { renderer: "svg", actions: false, config, mode: "vega-lite" });
       views.set(number, made.view);
