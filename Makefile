@@ -29,7 +29,7 @@ lint: .make/test
 	$(BIN)/mypy
 
 docs: .make/test
-	$(BIN)/python tools/site.py
+	$(BIN)/python tools/build_site.py
 
 # Speed of convdyno itself, against its peers; not part of the tests, because machines are noisy.
 speed: .make/test

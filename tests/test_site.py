@@ -48,7 +48,7 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` does, strictly: a link to nothing is an error."""
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, ROOT / "tools" / "site.py", "--out", out]
+    command = [sys.executable, ROOT / "tools" / "build_site.py", "--out", out]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out

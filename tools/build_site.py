@@ -1,7 +1,7 @@
 """The documentation as a site that works without a network and without a server.
 
-    python tools/site.py                     # into .make/site; open .make/site/index.html
-    python tools/site.py --out FOLDER
+    python tools/build_site.py                     # into .make/site; open .make/site/index.html
+    python tools/build_site.py --out FOLDER
 
 Pages keep their places (README.md, docs/...), so that a link works on a code host and in the site.
 """
@@ -22,8 +22,8 @@ PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "LIC
 FOLDERS = ("docs", "examples")
 NAMED = re.compile(r"^```python file=(\S+)$", re.MULTILINE)
 """The first line of a block that is a file; the site shows the name above it."""
-SHIM = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
-"""What the theme would fetch, to search in pages that no server sends."""
+WORKER = Path(__file__).parent / "site_assets" / "iframe-worker.js"
+"""What lets the search work in pages that no server sends."""
 
 
 def gather(source: Path) -> None:
@@ -32,6 +32,7 @@ def gather(source: Path) -> None:
         shutil.copyfile(ROOT / name, source / name)
     for name in FOLDERS:
         shutil.copytree(ROOT / name, source / name)
+    shutil.copyfile(WORKER, source / WORKER.name)
     for page in source.rglob("*.md"):
         page.write_text(NAMED.sub(r'```python title="\1"', page.read_text()))
 
@@ -47,8 +48,6 @@ def build(out: Path) -> None:
         command = ["build", "--quiet", "--strict", "--config-file", settings, "--site-dir", out]
         quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
         subprocess.run([sys.executable, "-m", "mkdocs", *map(str, command)], check=True, env=quiet)
-    for page in out.rglob("*.html"):
-        page.write_text(page.read_text().replace(SHIM, ""))
 
 
 def main() -> None:
