@@ -1,11 +1,12 @@
 # make bench: set up, benchmark ResNet-50 here, print the result.
 # make test: set up, run all that guards main.   make test PART=stats: the tests of one layer.
 # make test-all: what is too long for every change too.   make test-shuffled N=10: find flaky tests.
+# make docs: the documentation as a site, in .make/site.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: bench test test-all test-shuffled lint speed clean
+.PHONY: bench test test-all test-shuffled lint docs speed clean
 
 bench: .make/torch
 	$(BIN)/convdyno bench resnet50 --precision fp32,bf16 --budget 3m
@@ -26,6 +27,9 @@ lint: .make/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .make/test
+	$(BIN)/python tools/build_site.py
 
 # Speed of convdyno itself, against its peers; not part of the tests, because machines are noisy.
 speed: .make/test
