@@ -56,6 +56,16 @@ def test_make_info_convert(data: Any, tmp_path: Path) -> None:
     assert refused.code == 2 and "its checksum differs" in refused.err
 
 
+def test_a_check_sees_what_is_missing_before_an_end_marker(data: Any, tmp_path: Path) -> None:
+    assert data("make", "photos", "--images", "4", "--classes", "2", "--size", "90x60").code == 0
+    path = next((tmp_path / "photos").rglob("*.jpg"))
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) * 2 // 3] + b"\xff\xd9")
+    checked = data("info", "photos", "--check")
+    assert checked.code == 2
+    assert path.name in checked.err + checked.out
+
+
 def test_the_same_seed_makes_the_same_pictures(data: Any, tmp_path: Path) -> None:
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         size = ("--images", "4", "--classes", "2", "--size", "60x40")

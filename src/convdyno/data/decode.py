@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from convdyno.data import colour
 from convdyno.data.augment import Box, Fidelity, Resize, resample, with_channels
+from convdyno.data.encoded_image import HARMLESS
 from convdyno.data.native import build
 from convdyno.data.optional_import import need
 from convdyno.data.source import Pixels
@@ -201,8 +202,7 @@ class _Simple:
                 buffer=self._room, strict=strict,
             )  # fmt: skip
         except ValueError as problem:
-            # Bytes between or after the image's own do no harm; see hear_warning in crop.c.
-            if strict and "extraneous bytes" in str(problem):
+            if strict and HARMLESS in str(problem):
                 return self._decode(strict=False)
             raise BadData(f"damaged JPEG: {problem}") from None
         return image

@@ -29,6 +29,8 @@ MAGIC = {
 HEAD = 16
 """Bytes that tell what a file is."""
 END_OF_JPEG = b"\xff\xd9"
+HARMLESS = "extraneous bytes"
+"""What libjpeg says of bytes between or after the image's own; see hear_warning in crop.c."""
 TAIL = 2048
 """Where the end of a JPEG is looked for; some files have a little more after it."""
 PLAIN = ("L", "RGB")
@@ -73,7 +75,15 @@ def read_header(data: bytes | memoryview, where: str) -> ImageHeader:
 
 def check_whole(data: bytes | memoryview, where: str) -> None:
     """Decode an image and forget it; `BadData` where it is damaged or cut off."""
-    _opened(data, where, load=True).close()
+    with _opened(data, where, load=True) as image:
+        if image.format != "JPEG" or image.mode not in PLAIN:
+            return
+    # Pillow fills up in silence what a JPEG lacks before its end marker.
+    try:
+        need("simplejpeg").decode_jpeg(data, strict=True)
+    except ValueError as problem:
+        if HARMLESS not in str(problem):
+            raise BadData(f"{where} is a damaged JPEG: {problem}") from None
 
 
 def ends_early(data: bytes | memoryview) -> bool:

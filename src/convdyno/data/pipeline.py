@@ -228,6 +228,8 @@ class _Decoders:
         """The latest batch that the consumer has."""
         self._stopped = False
         self._known: set[str] = set()
+        self._too_much = ""
+        """What is said once more was damaged than may be."""
         # Re-entrant: a garbage collection while it is held may call `stop`.
         lock = threading.RLock()
         self._room, self._ready = threading.Condition(lock), threading.Condition(lock)
@@ -311,11 +313,19 @@ class _Decoders:
         return []
 
     def _bad(self, problem: BadData) -> None:
-        """Damage counts once, however often an example comes up."""
+        """Damage counts once, however often an example comes up; too much of it ends everything."""
         with self._room:
-            if str(problem) not in self._known:
-                self._tolerance.bad(problem)
+            if self._too_much:
+                raise BadData(self._too_much)
+            if str(problem) in self._known:
+                return
+            if self._tolerance.on_bad == "skip":
                 self._known.add(str(problem))
+            try:
+                self._tolerance.bad(problem)
+            except BadData as error:
+                self._too_much = str(error) if self._tolerance.on_bad == "skip" else ""
+                raise
 
     def _take(self) -> tuple[_Batch, int] | None:
         """A batch and the first slot of the chunk to fill; None if there is nothing more to do."""
