@@ -137,5 +137,5 @@ def _middle(group: Sequence[Pair]) -> float:
 def _mind(group: Sequence[Pair]) -> str:
     """What to know of such an answer: that cells took no turns, and on what it rests."""
     told = [] if any(pair.paired for pair in group) else ["unpaired"]
-    told += dict.fromkeys(pair.found.reason for pair in group if pair.found.reason)
-    return f" ({'; '.join(told)})" if told else ""
+    told += [part for pair in group for part in pair.found.reason.split("; ") if part]
+    return f" ({'; '.join(dict.fromkeys(told))})" if told else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from convdyno.report import charts
@@ -17,6 +18,9 @@ ASIDE = 0.006
 """How far series of one run, which is of one time, stand apart: of the time that is shown."""
 WIDE = 4.0
 """From this factor between the slowest and the fastest run on, the axis is logarithmic."""
+DAY = 24 * 3600 * 1000
+DATES = ((DAY / 150, "%H:%M:%S"), (2 * DAY, "%b %-d %H:%M"), (300 * DAY, "%b %-d"), (inf, "%Y-%m"))
+"""How times are written along the axis, by how many milliseconds it is long."""
 MOST_CHANGES = 6
 """Changes of versions that are told in words."""
 
@@ -51,16 +55,17 @@ def _figure(history: NetworkHistory, numbers: dict[str, int]) -> Figure:
         name=f"{history.network}_history" + ("" if history.mode == "train" else "_infer"),
         title=f"{history.network}, {MODES[history.mode]}",
         subtitle=machines[0] if len(machines) == 1 else f"{len(machines)} machines",
-        spec=_spec([one.label for one in history.series], wide),
+        spec=_spec([one.label for one in history.series], wide, max(times) - min(times)),
         values=values,
         notes=tuple(notes),
     )
 
 
-def _spec(labels: list[str], logarithmic: bool) -> Spec:
+def _spec(labels: list[str], logarithmic: bool, milliseconds: int) -> Spec:
+    written = next(words for most, words in DATES if milliseconds <= most)
     x: Spec = {"field": "time", "type": "temporal", "title": "When it was measured (UTC)",
         "scale": {"type": "utc", "padding": 14},
-        "axis": {"grid": False, "labelOverlap": True}}  # fmt: skip
+        "axis": {"grid": False, "labelOverlap": True, "format": written}}  # fmt: skip
     scale = {"type": "log", "nice": False} if logarithmic else {"zero": False}
     colour = charts.coloured("name", labels)
     encoding = {"x": x, "color": colour}

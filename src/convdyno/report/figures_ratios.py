@@ -74,8 +74,9 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
 
 def _room(shown: Sequence[Pair]) -> Frame:
     """What the axis shows: all that is decided, and of the rest what does not dwarf that."""
-    ends = [1.0, *(end for pair in shown if pair.decided for end in _ends(pair))]
-    beyond = BESIDE_DECIDED if len(ends) > 1 else ALONE
+    decided = [end for pair in shown if pair.decided for end in _ends(pair)]
+    ends = [1 / (1 + EQUIVALENT), 1 + EQUIVALENT, *decided]
+    beyond = BESIDE_DECIDED if decided else ALONE
     least, most = min(ends) / beyond, max(ends) * beyond
     rest = (end for pair in shown for end in (*_ends(pair), pair.found.ratio or 1.0))
     ends += [min(max(end, least), most) for end in rest]

@@ -20,7 +20,7 @@ MOST_CHARTS = 12
 CAVEAT = (
     "The runs of a cell are not pairs: they were at different times, so a change may come from the "
     "machine as well as from the versions, and its interval does not know that. To know what a "
-    "new version costs, have both measured in turns: convdyno gate."
+    "new version costs, have both measured in turns: `convdyno gate`."
 )
 
 
@@ -41,11 +41,14 @@ class Series:
     def row(self) -> dict[str, str]:
         """The last two runs in words, for tables."""
         before, last = self.cells[-2:]
+        days = [day(cell) for cell in (before, last)]
+        if days[0][:10] != days[1][:10]:
+            days = [one[:10] for one in days]
         return {
             "cell": f"{last.trial.network} {last.trial.mode}, {self.label}",
             "runs": str(len(self.cells) + self.left_out),
-            "before": f"{_rate(before)} on {day(before)}",
-            "last": f"{_rate(last)} on {day(last)}",
+            "before": f"{_rate(before)} on {days[0]}",
+            "last": f"{_rate(last)} on {days[1]}",
             "change": percentage(self.change),
             "verdict": self.change.verdict,
             "versions": "; ".join(changed_versions(before, last)) or "the same",
@@ -121,7 +124,7 @@ def moment(cell: Cell) -> datetime | None:
 
 
 def day(cell: Cell) -> str:
-    """When it was begun, to the minute: two runs may be of one day."""
+    """When it was begun, to the minute, in UTC."""
     found = moment(cell)
     return f"{found:%Y-%m-%d %H:%M}" if found else "a day that is not known"
 
@@ -148,19 +151,19 @@ def history_sentence(found: Sequence[NetworkHistory]) -> str:
     if not every:
         return ""
     changed = [one for network in found for one in network.changed]
-    told = f"{noun(len(every), 'cell has', 'cells have')} an earlier run to look back at"
+    told = f"{noun(len(every), 'cell was', 'cells were')} measured before"
     if not changed:
-        return f"{told}: no change is shown since the run before."
-    most = max(changed, key=lambda one: abs((one.change.ratio or 1.0) - 1))
+        return f"{told}; no change since then is shown."
     counts = [
-        f"{count} {verdict}"
+        noun(count, f"of them is {verdict}", f"of them are {verdict}")
         for verdict in ("faster", "slower")
         if (count := sum(one.change.verdict == verdict for one in changed))
     ]
-    row = most.row
+    most = max(changed, key=lambda one: abs((one.change.ratio or 1.0) - 1)).row
+    which = ", most of all" if len(changed) > 1 else ":"
     return (
-        f"{told}: {' and '.join(counts)} than before, most of all {row['cell']} "
-        f"({row['change']}; unpaired, at another time)."
+        f"{told}; {' and '.join(counts)} now{which} {most['cell']} ({most['change']}; unpaired, "
+        "at another time)."
     )
 
 

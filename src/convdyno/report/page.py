@@ -17,6 +17,7 @@ from convdyno.report.cells import TrainingRun
 from convdyno.report.charts import Figure, script
 from convdyno.report.columns import cell_words
 from convdyno.report.conclusion import conclusion
+from convdyno.report.findings import merged_warnings
 from convdyno.report.format import noun, pairs, quantity, settings_of
 from convdyno.report.history import CAVEAT
 from convdyno.report.page_data import page_data
@@ -109,7 +110,7 @@ Section = tuple[str, str, str]
 
 def _section(name: str, heading: str, lead: str, *inside: str, kind: str = "") -> Section:
     classes = f' class="{kind}"' if kind else ""
-    lead = f'<p class="lead">{escape(lead)}</p>' if lead else ""
+    lead = f'<p class="lead">{_prose(lead)}</p>' if lead else ""
     body = "\n".join(inside)
     text = f'<section id="{name}"{classes}><h2>{escape(heading)}</h2>{lead}\n{body}</section>'
     return name, heading, text
@@ -121,7 +122,7 @@ def _cells(report: ReportModel) -> Section:
     lead = f"All cells: {same}." if same else ""
     return _section(
         "cells", "Cells", lead,
-        '<div class="wide"><table><thead id="head"></thead><tbody id="rows"></tbody></table></div>',
+        _scrolled('<table><thead id="head"></thead><tbody id="rows"></tbody></table>'),
         MORE, f"<noscript>{html_table(rows)}</noscript>",
     )  # fmt: skip
 
@@ -201,7 +202,10 @@ def _minds(report: ReportModel) -> Section | None:
         f'<li class="bad"><b>{escape(status)}</b>: {escape(reason)}{_of(cells)}</li>'
         for (status, reason), cells in report.failures().items()
     ]
-    items += [f"<li>{_prose(text)}{_of(cells)}</li>" for text, cells in report.warnings().items()]
+    items += [
+        f"<li>{_prose(text)}{' (the worst of them)' * differing}{_of(cells)}</li>"
+        for text, cells, differing in merged_warnings(report.cells)
+    ]
     items += [f"<li>skipped: {escape(text)}</li>" for text in report.gathered.skipped]
     if not items:
         return None
