@@ -54,6 +54,7 @@ def every_kind() -> list[Record]:
         *(one.but(run="s", machine=a_machine()) for one in scaling),
         *(made(32 / s, run="l", data="photos", rung=rung) for rung, s in rungs.items()),
         made(10, network="vgg16"), failed(EVIL, batch=512),
+        made(9, network="vgg16", run="before", created="2026-11-15T04:00:00.000+00:00"),
     ]  # fmt: skip
 
 
@@ -202,7 +203,7 @@ def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
     alone = content_of(tmp_path, made(10))
     text = page_of(alone)
     headings = re.findall("<section[^>]*><h2>(.*?)</h2>", text)
-    absent = {"ratios", "scaling", "ladder", "accuracy"}
+    absent = {"ratios", "history", "scaling", "ladder", "accuracy"}
     charts = [heading for name, (heading, _) in SECTIONS.items() if name not in absent]
     assert headings == ["Cells", *charts, "Machines and versions", "To repeat a cell"]
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from convdyno.report.cell import grouped
-from convdyno.report.comparisons import Pair
+from convdyno.report.comparisons import DEVICE, Pair
 from convdyno.report.findings import findings
 from convdyno.report.format import MODES, around, between, labels_of, noun, ratio, said
 from convdyno.report.history import history_sentence
@@ -88,6 +88,8 @@ def _answer(group: Sequence[Pair], several_machines: bool) -> str:
     turned = lost > won or (lost == won and _middle(group) < 1)
     first = group[0]
     names = [said(cell.trial, first.axis) for cell in (first.a, first.b)]
+    if first.axis == DEVICE:  # What `auto` became is told.
+        names = [f"device {value}" for value in first.values]
     one, other = names[::-1] if turned else names
     where = f"{first.a.trial.network} {MODES[first.a.trial.mode]}"
     where += f", {first.a.machine}" if several_machines else ""

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 
 from convdyno.report.cell import Cell, grouped
-from convdyno.report.comparisons import Pair, judge
+from convdyno.report.comparisons import Pair, comparison_data, judge
 from convdyno.report.format import labels_of, natural, noun
 from convdyno.report.uncertain import ends_of, known
 from convdyno.stats.compare import Comparison
@@ -52,6 +53,14 @@ class Series:
             "change": percentage(self.change),
             "verdict": self.change.verdict,
             "versions": "; ".join(changed_versions(before, last)) or "the same",
+        }
+
+    def to_data(self, numbers: Mapping[str, int]) -> dict[str, Any]:
+        """The runs for machines; `numbers` are the places of cells by their id."""
+        return {
+            "cells": [numbers[cell.id] for cell in self.cells],
+            "left_out": self.left_out,
+            "change": comparison_data(self.change),
         }
 
     def changes(self) -> list[tuple[Cell, list[str]]]:
@@ -159,6 +168,8 @@ def history_sentence(found: Sequence[NetworkHistory]) -> str:
         for verdict in ("faster", "slower")
         if (count := sum(one.change.verdict == verdict for one in changed))
     ]
+    if len(every) == 1:
+        counts = [f"it is {changed[0].change.verdict}"]
     most = max(changed, key=lambda one: abs((one.change.ratio or 1.0) - 1)).row
     which = ", most of all" if len(changed) > 1 else ":"
     return (
