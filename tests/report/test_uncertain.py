@@ -78,6 +78,25 @@ def test_no_axis_is_stretched_by_a_cell_that_is_hardly_known(
     assert max(ratios) / min(ratios) < 5
 
 
+def test_layers_without_values_are_left_out_and_the_axis_stays(tmp_path: Path) -> None:
+    figure = charts_of(tmp_path, made(50), made(9, layout="nchw", **HOPELESS))["ratios"]
+    assert axis_of(figure, "at") == [], "the only ratio is beyond the frame"
+    for layers in (figure.to_page()["layer"], figure.to_file()["layer"]):
+        assert len(layers) < len(figure.spec["layer"])
+        titles = {layer["encoding"].get("x", {}).get("title") for layer in layers}
+        assert "Ratio of images/s, with its interval" in titles
+
+
+def test_the_frame_of_ratios_holds_the_band_of_what_is_equivalent(tmp_path: Path) -> None:
+    figure = charts_of(tmp_path, made(50), made(80, precision="bf16"))["ratios"]
+    (domain,) = {
+        tuple(layer["encoding"]["x"]["scale"]["domain"])
+        for layer in figure.spec["layer"]
+        if "scale" in layer["encoding"].get("x", {})
+    }
+    assert domain[0] <= 1 / 1.01 and domain[1] >= 1.01
+
+
 def test_a_block_that_is_far_off_is_an_arrow_at_the_edge(tmp_path: Path) -> None:
     record = made(70)
     first = record.processes[0]

@@ -230,7 +230,8 @@
       const legend = { ...data.config.legend, layout, columns };
       const config = { ...data.config, legend };
       const made = await vegaEmbed(place, spec, { renderer: "svg", actions: false, config, mode: "vega-lite" });
-      views.set(number, made.view);
+      // A filter may leave a layer with nothing to show, which is no reason to warn (1: errors alone).
+      views.set(number, made.view.logLevel(1));
     }
     if (visible.length !== total) charts();
   };
