@@ -78,6 +78,24 @@ def test_a_clear_change_has_a_verdict_and_says_that_it_is_unpaired(tmp_path: Pat
     assert "a change may come from the machine" in markdown(report, "all")
 
 
+def test_a_run_beside_other_work_is_no_change_and_is_hollow(tmp_path: Path) -> None:
+    busy = on(4, 50)
+    dirty = tuple(
+        process.but(blocks=tuple(block.but(foreign_share=0.9) for block in process.blocks))
+        for process in busy.processes
+    )
+    report = report_of(tmp_path, on(3, 100), busy.but(processes=dirty))
+    (one,) = series_of(report)
+    assert one.row["verdict"] == "slower, but disturbed"
+    assert (
+        "1 of them beside other work all the time; no change since then is shown"
+        in (report_document(report)["conclusion"][-1])
+    )
+    (figure,) = charts_of(report)
+    assert [value["disturbed"] for value in figure.values if "rate" in value] == [False, True]
+    assert any(note.startswith("a hollow point") for note in figure.notes)
+
+
 def test_a_change_that_is_not_shown_is_not_claimed(tmp_path: Path) -> None:
     report = report_of(tmp_path, on(3, 100), on(4, 101))
     assert "no change since then is shown" in page(report, [], "all", lambda: "")

@@ -1,17 +1,18 @@
 """What a report comes to in one to five sentences: what is faster than what, and how sure that is.
 
 A question is two values of an axis for one network, mode and machine. All its comparisons, with
-other batches or engines, are told in one sentence.
+other batches or engines, are told in one sentence; of many questions, those that differ in network,
+mode or machine alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from convdyno.report.cell import grouped
-from convdyno.report.comparisons import DEVICE, Pair
+from convdyno.report.comparisons import DEVICE, Pair, family_of
 from convdyno.report.findings import findings
 from convdyno.report.format import MODES, around, between, labels_of, noun, ratio, said
 from convdyno.report.history import history_sentence
@@ -32,9 +33,13 @@ def conclusion(report: ReportModel) -> list[str]:
     counts = _counts(judged, len(pairs) - len(judged))
     if report.families_left_out or any(family.left_out for family in report.families):
         counts += "; `convdyno compare` has more than are shown here"
-    several = len({family.machine for family in report.families}) > 1
     last = [f"{counts}.", *([past] if past else [])]
-    return [_answer(group, several) for group in _questions(judged)][: MOST - len(last)] + last
+    room = MOST - len(last)
+    questions = _questions(judged, lambda pair: (*family_of(pair), pair.axis, *pair.values))
+    if len(questions) > room:
+        questions = _questions(judged, lambda pair: (pair.axis, *pair.values))
+    several = len({family.machine for family in report.families}) > 1
+    return [_answer(group, several) for group in questions[:room]] + last
 
 
 def _without_comparisons(report: ReportModel) -> list[str]:
@@ -56,29 +61,27 @@ def _counts(judged: Sequence[Pair], impossible: int) -> str:
         "cannot be decided yet": verdicts["undecided"],
     }
     parts = [f"{count} {words}" for words, count in counted.items() if count]
-    if len(parts) == 1:
-        parts = [parts[0].replace(str(len(judged)), "it" if len(judged) == 1 else "all", 1)]
+    if len(judged) == 1:
+        parts = [parts[0].replace("1", "it", 1)]
+    elif verdicts["undecided"] == len(judged):
+        parts = ["none can be decided yet"]
+    elif len(parts) == 1:
+        parts = [parts[0].replace(str(len(judged)), "all", 1)]
     listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
     told = f"{noun(len(judged), 'comparison')}: {listed}"
     more = f"; {noun(impossible, 'other', 'others')} could not be made" if impossible else ""
     return told + more
 
 
-def _questions(judged: Sequence[Pair]) -> list[list[Pair]]:
+def _questions(judged: Sequence[Pair], asks: Callable[[Pair], Hashable]) -> list[list[Pair]]:
     """The comparisons by what they ask: decided ones first, then the largest differences."""
-    groups = grouped(
-        judged,
-        lambda pair: (
-            pair.a.trial.network, pair.a.trial.mode, pair.a.machine, pair.axis, *pair.values,
-        ),
-    )  # fmt: skip
-    return sorted(groups.values(), key=_prominence)
+    return sorted(grouped(judged, asks).values(), key=_prominence)
 
 
 def _prominence(group: Sequence[Pair]) -> tuple[bool, bool, float]:
-    decided = [pair for pair in group if pair.found.verdict in DIFFERENT] or group
-    open_ = decided is group and group[0].found.verdict not in DIFFERENT
-    return open_, not any(pair.paired for pair in decided), -abs(math.log(_middle(decided)))
+    decided = [pair for pair in group if pair.found.verdict in DIFFERENT]
+    told = decided or group
+    return not decided, not any(pair.paired for pair in told), -abs(math.log(_middle(told)))
 
 
 def _answer(group: Sequence[Pair], several_machines: bool) -> str:
@@ -91,8 +94,7 @@ def _answer(group: Sequence[Pair], several_machines: bool) -> str:
     if first.axis == DEVICE:  # What `auto` became is told.
         names = [f"device {value}" for value in first.values]
     one, other = names[::-1] if turned else names
-    where = f"{first.a.trial.network} {MODES[first.a.trial.mode]}"
-    where += f", {first.a.machine}" if several_machines else ""
+    where = _where(group, several_machines)
     if len(group) == 1:
         settings = ("engine", "precision", "batch")
         where += "".join(f", {said(first.a.trial, n)}" for n in settings if n != first.axis)
@@ -112,6 +114,18 @@ def _answer(group: Sequence[Pair], several_machines: bool) -> str:
         f"{one} is faster than {other} in {share} {count} ({where}): {much} times the "
         f"images/s{rest}{_mind(group)}."
     )
+
+
+def _where(group: Sequence[Pair], several_machines: bool) -> str:
+    """What was run where: by name, or of several how many."""
+    networks, modes, machines = (
+        list(dict.fromkeys(values)) for values in zip(*map(family_of, group), strict=True)
+    )
+    what = networks[0] if len(networks) == 1 else f"{len(networks)} networks,"
+    where = f"{what} {' and '.join(MODES[mode] for mode in modes)}"
+    if not several_machines:
+        return where
+    return f"{where}, {machines[0] if len(machines) == 1 else noun(len(machines), 'machine')}"
 
 
 def _of_one(pair: Pair, turned: bool, one: str, other: str, where: str) -> str:
@@ -140,4 +154,4 @@ def _mind(group: Sequence[Pair]) -> str:
     """What to know of such an answer: that cells took no turns, and on what it rests."""
     told = [] if any(pair.paired for pair in group) else ["unpaired"]
     told += [part for pair in group for part in pair.found.reason.split("; ") if part]
-    return f" ({'; '.join(dict.fromkeys(told))})" if told else ""
+    return "".join(f"; {part}" for part in dict.fromkeys(told))

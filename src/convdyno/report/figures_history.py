@@ -74,6 +74,7 @@ def _spec(labels: list[str], logarithmic: bool, milliseconds: int) -> Spec:
         cell="name", images_per_second="told", measured="day", versions="versions",
         machine="machine",
     )  # fmt: skip
+    filled = {"condition": {"test": "datum.disturbed", "value": 0}, "value": 1}
     change = {"x": x | {"field": "changed"}, "tooltip": charts.tooltip(changed="words")}
     return charts.layered(
         [
@@ -83,8 +84,8 @@ def _spec(labels: list[str], logarithmic: bool, milliseconds: int) -> Spec:
             charts.only("low", charts.mark("rule", encoding | charts.interval("y"),
                 strokeWidth=2)),
             *charts.arrows("y", {"x": x}, colour),
-            charts.only("rate", charts.mark("point", line | {"tooltip": told}, filled=True,
-                size=50, opacity=1)),
+            charts.only("rate", charts.mark("point", line | {"fill": colour, "tooltip": told,
+                "fillOpacity": filled}, size=50, opacity=1, strokeWidth=2)),
         ],
         height=260,
     )  # fmt: skip
@@ -96,7 +97,7 @@ def _point(cell: Cell, series: Series, at: int, numbers: dict[str, int]) -> dict
         "time": at, "rate": cell.images_per_second, "name": series.label, "day": day(cell),
         "told": known(cell.images_per_second, ends_of(cell)) + one,
         "versions": pairs(versions_of(cell), sign=" "), "machine": cell.machine,
-        "cell": numbers[cell.id],
+        "cell": numbers[cell.id], "disturbed": cell.disturbed,
     }  # fmt: skip
 
 
@@ -111,6 +112,8 @@ def _notes(history: NetworkHistory) -> list[str]:
     if len(dated) > len(told):
         told.append(f"{len(dated) - len(told)} earlier")
     notes = [f"a dashed line: versions changed: {', '.join(told)}"] if told else []
+    if any(cell.disturbed for one in history.series for cell in one.cells):
+        notes.append("a hollow point: a run that was disturbed by other work all the time")
     if history.left_out:
         left = noun(history.left_out, "cell that was measured longer ago is",
             "cells that were measured longer ago are")  # fmt: skip

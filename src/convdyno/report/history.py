@@ -51,9 +51,14 @@ class Series:
             "before": f"{_rate(before)} on {days[0]}",
             "last": f"{_rate(last)} on {days[1]}",
             "change": percentage(self.change),
-            "verdict": self.change.verdict,
+            "verdict": self.change.verdict + (", but disturbed" if self.disturbed else ""),
             "versions": "; ".join(changed_versions(before, last)) or "the same",
         }
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether one of the last two runs was beside other work all the time."""
+        return any(cell.disturbed for cell in self.cells[-2:])
 
     def to_data(self, numbers: Mapping[str, int]) -> dict[str, Any]:
         """The runs for machines; `numbers` are the places of cells by their id."""
@@ -81,8 +86,9 @@ class NetworkHistory:
 
     @property
     def changed(self) -> list[Series]:
-        """Those whose last run was faster or slower than the one before."""
-        return [one for one in self.series if one.change.verdict in ("faster", "slower")]
+        """Those whose last run was faster or slower than the one before, and not for other work."""
+        verdicts = "faster", "slower"
+        return [o for o in self.series if o.change.verdict in verdicts and not o.disturbed]
 
 
 def histories(cells: Iterable[Cell]) -> tuple[list[NetworkHistory], int]:
@@ -161,6 +167,8 @@ def history_sentence(found: Sequence[NetworkHistory]) -> str:
         return ""
     changed = [one for network in found for one in network.changed]
     told = f"{noun(len(every), 'cell was', 'cells were')} measured before"
+    if busy := sum(one.disturbed for one in every):
+        told += f", {busy} of them beside other work all the time"
     if not changed:
         return f"{told}; no change since then is shown."
     counts = [
