@@ -32,6 +32,7 @@ def test_a_figure_that_is_known_has_its_interval_and_one_that_is_not_a_factor() 
     assert known(10.0, (9.5, 10.5)) == "10.0 [9.50, 10.5]"
     assert known(1234567.0, (1.2e6, 1.3e6)) == "1,234,567 [1,200,000, 1,300,000]"
     assert known(10.0, (2.0, 50.0)) == "10.0, give or take a factor of 5"
+    assert known(10.0, (2.0, 1234.0)) == "10.0, give or take a factor of 123"
     assert known(10.0, (1e-9, 1e12)) == "10.0, hardly known"
     assert known(10.0, (None, None)) == "10.0"
 

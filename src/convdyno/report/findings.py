@@ -78,7 +78,7 @@ def merged_warnings(cells: Sequence[Cell]) -> list[tuple[str, list[Cell], bool]]
 
     The last says whether others have the same with other numbers.
     """
-    found = grouped(warnings_of(cells).items(), lambda item: NUMBER.sub("#", item[0]))
+    found = grouped(warnings_of(cells).items(), lambda item: _without_numbers(item[0]))
     merged = []
     for alike in found.values():
         alike.sort(key=lambda item: -_first_number(item[0]))
@@ -121,6 +121,10 @@ def _fastest(measured: Sequence[Cell], judged: Sequence[Pair], names: Names) -> 
         return f"{told}, at least {ratio(max(times, 1 / times))} times those of its rivals"
     others = [pair.b if pair.a is best else pair.a for pair in open_]
     return f"{told}, not shown to be more than {'; '.join(names[cell.id] for cell in others)}"
+
+
+def _without_numbers(text: str) -> str:
+    return NUMBER.sub("#", text).replace("processes", "process")
 
 
 def _first_number(text: str) -> int:

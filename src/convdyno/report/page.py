@@ -214,10 +214,10 @@ def _minds(report: ReportModel) -> Section | None:
 
 def _of(cells: Sequence[Cell]) -> str:
     """Which cells a warning is about."""
-    names = [escape(cell.trial.label) for cell in cells[:MOST_NAMES]]
-    rest = len(cells) - len(names)
-    more = f", and {rest} more" if rest else ""
-    return f'<span class="sub">{"; ".join(dict.fromkeys(names))}{more}</span>'
+    names = [*dict.fromkeys(cell.trial.label for cell in cells)]
+    rest = len(names) - MOST_NAMES
+    more = f", and {rest} more" if rest > 0 else ""
+    return f'<span class="sub">{escape("; ".join(names[:MOST_NAMES]))}{more}</span>'
 
 
 def _machines(report: ReportModel) -> Section | None:

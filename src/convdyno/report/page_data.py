@@ -12,7 +12,7 @@ from convdyno.report.charts import CONFIG, Figure
 from convdyno.report.columns import TOLD, view
 from convdyno.report.format import pairs, settings_of
 from convdyno.report.report_model import ReportModel
-from convdyno.report.uncertain import ends_of, vagueness
+from convdyno.report.uncertain import ends_of, thousands, vagueness
 
 ORDER = (
     "network", "engine", "mode", "precision", "batch", "images_per_second", "settings",
@@ -41,6 +41,7 @@ def _data(report: ReportModel, charts: Sequence[Figure]) -> dict[str, Any]:
         column.name: [column.value(cell) for cell in cells] for column in view("page")
     } | {
         **{f"{name}_told": [_told(cell, name) for cell in cells] for name in WRITTEN},
+        "status": [TOLD["standing"].told(cell) for cell in cells],
         "host": _hosts(cells),
         "settings": [_settings(cell) for cell in cells],
         "used": [_used(cell) for cell in cells],
@@ -85,7 +86,7 @@ def _told(cell: Cell, name: str) -> str:
     words = TOLD[name].told(cell)
     if name == "between" and cell.images_per_second:
         words = vagueness(cell.images_per_second, ends_of(cell)) or words
-    return "" if words == "-" else str(words)
+    return "" if words == "-" else thousands(str(words))
 
 
 def _hosts(cells: Sequence[Cell]) -> list[str]:

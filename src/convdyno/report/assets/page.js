@@ -39,7 +39,7 @@
     memory_bytes: { number: true, show: (i) => value("memory_bytes_told", i) },
     status: { className: "bare", show: (i) => {
       const status = value("status", i);
-      const kind = status === "ok" ? "ok" : status === "interrupted" ? "interrupted" : "bad";
+      const kind = { ok: "ok", interrupted: "doubtful", disturbed: "doubtful" }[status] ?? "bad";
       return make("span", { className: `chip ${kind}`, textContent: status });
     } },
     created: { className: "bare date", first: "descending", show: (i) => value("created", i).slice(0, 10) },
