@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 
 from convdyno.report.cell import grouped
 from convdyno.report.comparisons import DEVICE, Pair, family_of
@@ -35,11 +35,12 @@ def conclusion(report: ReportModel) -> list[str]:
         counts += "; `convdyno compare` has more than are shown here"
     last = [f"{counts}.", *([past] if past else [])]
     room = MOST - len(last)
-    questions = _questions(judged, lambda pair: (*family_of(pair), pair.axis, *pair.values))
+    questions = grouped(judged, lambda pair: (*family_of(pair), pair.axis, *pair.values))
     if len(questions) > room:
-        questions = _questions(judged, lambda pair: (pair.axis, *pair.values))
+        questions = grouped(judged, lambda pair: (pair.axis, *pair.values))
+    first = sorted(questions.values(), key=_prominence)[:room]
     several = len({family.machine for family in report.families}) > 1
-    return [_answer(group, several) for group in questions[:room]] + last
+    return [_answer(group, several) for group in first] + last
 
 
 def _without_comparisons(report: ReportModel) -> list[str]:
@@ -73,12 +74,8 @@ def _counts(judged: Sequence[Pair], impossible: int) -> str:
     return told + more
 
 
-def _questions(judged: Sequence[Pair], asks: Callable[[Pair], Hashable]) -> list[list[Pair]]:
-    """The comparisons by what they ask: decided ones first, then the largest differences."""
-    return sorted(grouped(judged, asks).values(), key=_prominence)
-
-
 def _prominence(group: Sequence[Pair]) -> tuple[bool, bool, float]:
+    """A key that sorts decided questions first, then paired ones, then the largest differences."""
     decided = [pair for pair in group if pair.found.verdict in DIFFERENT]
     told = decided or group
     return not decided, not any(pair.paired for pair in told), -abs(math.log(_middle(told)))
