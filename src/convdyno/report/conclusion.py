@@ -35,10 +35,11 @@ def conclusion(report: ReportModel) -> list[str]:
         counts += "; `convdyno compare` has more than are shown here"
     last = [f"{counts}.", *([past] if past else [])]
     room = MOST - len(last)
-    questions = grouped(judged, lambda pair: (*family_of(pair), pair.axis, *pair.values))
+    places = grouped(judged, lambda pair: (*family_of(pair), pair.axis, *pair.values))
+    questions = [*places.values()]
     if len(questions) > room:
-        questions = grouped(judged, lambda pair: (pair.axis, *pair.values))
-    first = sorted(questions.values(), key=_prominence)[:room]
+        questions = [*grouped(judged, lambda pair: (pair.axis, *pair.values)).values()]
+    first = sorted(questions, key=_prominence)[:room]
     several = len({family.machine for family in report.families}) > 1
     return [_answer(group, several) for group in first] + last
 
