@@ -55,7 +55,7 @@ def test_what_is_equal_and_what_is_open_is_said_so(tmp_path: Path) -> None:
     same = conclusion(
         report_of(tmp_path / "same", made(100, noise=1e-5), made(100, noise=1e-5, layout="nchw"))
     )
-    assert "are equal (resnet50 training, torch, fp32, batch 32)" in same[0]
+    assert "are equally fast (resnet50 training, torch, fp32, batch 32)" in same[0]
     assert same[1] == "1 comparison: it found none beyond 1 %."
     vague = report_of(tmp_path / "open", made(100), made(102, layout="nchw", noise=0.3))
     told, counts = conclusion(vague)
@@ -123,6 +123,17 @@ def test_it_is_never_longer_than_five_sentences(tmp_path: Path) -> None:
     axes = [{"layout": "nchw"}, {"compile": "on"}, {"threads": 1}, {"feed": "fit"}, {"seed": 1}]
     other = [made(50 + 9 * n, **axis) for n, axis in enumerate(axes)]
     assert len(conclusion(report_of(tmp_path / "axes", made(100), *other))) <= MOST
+
+
+def test_one_decided_question_among_many_is_told_by_its_network(tmp_path: Path) -> None:
+    vague = [
+        made(100, network=network, layout=way, noise=0.3)
+        for network in ("alexnet", "vgg11", "vgg16", "vgg19", "overfeat")
+        for way in ("nchw", "nhwc")
+    ]
+    told = conclusion(report_of(tmp_path, made(100), made(190, layout="nchw"), *vague))
+    assert told[0].startswith("layout nchw is faster than layout auto (resnet50 training, torch")
+    assert len(told) == MOST
 
 
 def test_it_stands_before_everything_else(tmp_path: Path) -> None:

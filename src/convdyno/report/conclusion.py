@@ -1,8 +1,8 @@
 """What a report comes to in one to five sentences: what is faster than what, and how sure that is.
 
 A question is two values of an axis for one network, mode and machine. All its comparisons, with
-other batches or engines, are told in one sentence; of many questions, those that differ in network,
-mode or machine alone.
+other batches or engines, are told in one sentence. Where more questions are decided than there is
+room for, those that differ in network, mode or machine alone are one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def conclusion(report: ReportModel) -> list[str]:
     room = MOST - len(last)
     places = grouped(judged, lambda pair: (*family_of(pair), pair.axis, *pair.values))
     questions = [*places.values()]
-    if len(questions) > room:
+    if sum(any(pair.found.verdict in DIFFERENT for pair in group) for group in questions) > room:
         questions = [*grouped(judged, lambda pair: (pair.axis, *pair.values)).values()]
     first = sorted(questions, key=_prominence)[:room]
     several = len({family.machine for family in report.families}) > 1
@@ -103,14 +103,15 @@ def _answer(group: Sequence[Pair], several_machines: bool) -> str:
         how = "are equally fast" if equal else "cannot be told apart"
         return f"{one} and {other} {how} in {count} ({where}){_mind(group)}."
     most = max(won, lost)
-    times = [_times(p, turned) for p in group if p.found.verdict == DIFFERENT[turned]]
+    agreeing = [pair for pair in group if pair.found.verdict == DIFFERENT[turned]]
+    times = [_times(pair, turned) for pair in agreeing]
     much = between(min(times), max(times), ratio) if most > 1 else ratio(times[0])
     counted = {"slower": min(won, lost)} | {n: verdicts[n] for n in ("equivalent", "undecided")}
     rest = "".join(f", {name} in {number}" for name, number in counted.items() if number)
     share = "all" if most == len(group) else f"{most} of"
     return (
         f"{one} is faster than {other} in {share} {count} ({where}): {much} times the "
-        f"images/s{rest}{_mind(group)}."
+        f"images/s{rest}{_mind(agreeing)}."
     )
 
 
@@ -133,7 +134,9 @@ def _of_one(pair: Pair, turned: bool, one: str, other: str, where: str) -> str:
     low, high = found.low, found.high
     if turned:
         low, high = high and 1 / high, low and 1 / low
-    how = f"is faster than {other}" if found.verdict in DIFFERENT else f"and {other} are equal"
+    how = (
+        f"is faster than {other}" if found.verdict in DIFFERENT else f"and {other} are equally fast"
+    )
     much = around(_times(pair, turned), low, high, ratio)
     return f"{one} {how} ({where}): {much} times the images/s"
 
