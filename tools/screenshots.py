@@ -95,7 +95,7 @@ def _opened(png: bytes) -> Image.Image:
 
 
 def _small(picture: Image.Image, file: Path) -> None:
-    picture.quantize(64).save(file, optimize=True)
+    picture.quantize(128).save(file, optimize=True)
 
 
 def main() -> None:
@@ -109,6 +109,8 @@ def main() -> None:
     asked = parser.parse_args()
     if bool(asked.results) == bool(asked.page):
         parser.error("give either results or --page")
+    if asked.page and not asked.page.is_file():
+        parser.error(f"there is no page {asked.page}")
     with tempfile.TemporaryDirectory() as place:
         page = asked.page.resolve() if asked.page else Path(place) / "report.html"
         if asked.results:

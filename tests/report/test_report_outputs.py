@@ -208,6 +208,17 @@ def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
     assert headings == ["Cells", *charts, "Machines and versions", "To repeat a cell"]
 
 
+def test_counts_are_in_good_english(tmp_path: Path) -> None:
+    tiles = "<li><b>{}</b><span>{}</span></li>"
+    alone, two = (
+        content_of(tmp_path / "1", made(10)),
+        content_of(tmp_path / "2", made(), made(run="b")),
+    )
+    for one in ("cell measured", "network", "engine", "machine"):
+        assert tiles.format(1, one) in page_of(alone)
+    assert tiles.format(2, "cells measured") in page_of(two)
+
+
 def test_a_page_of_failures_alone_is_a_page(tmp_path: Path) -> None:
     none = content_of(tmp_path, failed("no memory"))
     text = page_of(none)

@@ -280,18 +280,18 @@ def _about(report: ReportModel) -> str:
 def _tiles(report: ReportModel) -> str:
     cells = report.cells
     counts = {
-        "cells measured": sum(cell.headline is not None for cell in cells),
-        "networks": len({cell.trial.network for cell in cells}),
-        "engines": len({cell.trial.engine for cell in cells}),
-        "machines": len({cell.machine for cell in cells}),
-        "runs of training": len(report.gathered.trainings),
-        "failed": sum(cell.status not in ("ok", "interrupted") for cell in cells),
+        ("cell measured", "cells measured"): sum(cell.headline is not None for cell in cells),
+        ("network", "networks"): len({cell.trial.network for cell in cells}),
+        ("engine", "engines"): len({cell.trial.engine for cell in cells}),
+        ("machine", "machines"): len({cell.machine for cell in cells}),
+        ("run of training", "runs of training"): len(report.gathered.trainings),
+        ("failed", "failed"): sum(cell.status not in ("ok", "interrupted") for cell in cells),
     }
-    optional = {"runs of training", "failed"}
+    optional = {"run of training", "failed"}
     return "".join(
-        f"<li><b>{count:,}</b><span>{name}</span></li>"
-        for name, count in counts.items()
-        if count or name not in optional
+        f"<li><b>{count:,}</b><span>{one if count == 1 else many}</span></li>"
+        for (one, many), count in counts.items()
+        if count or one not in optional
     )
 
 
