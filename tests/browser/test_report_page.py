@@ -236,6 +236,17 @@ def test_the_history_shows_every_run_and_follows_the_filter(browser: Browser, re
     assert "History" not in browser.texts("section > h2")
 
 
+def test_a_wide_table_scrolls_by_itself_on_a_phone(browser: Browser, report: Path) -> None:
+    browser.open(report, PHONE)
+    scrolls = (
+        "const box = document.querySelector('#history .wide');"
+        "return box.scrollWidth > box.clientWidth && box.clientWidth <= 390 && box.tabIndex === 0"
+    )
+    assert browser.run(scrolls)
+    row = "return document.querySelector('#history tbody tr').getBoundingClientRect().height"
+    assert browser.run(row) < 80, "no column is squeezed into a word a line"
+
+
 def test_the_headline_figure_can_be_seen_without_scrolling(browser: Browser, report: Path) -> None:
     for size in (DESK, PHONE):
         browser.open(report, size)

@@ -86,7 +86,7 @@ def test_a_run_beside_other_work_is_no_change_and_is_hollow(tmp_path: Path) -> N
     )
     report = report_of(tmp_path, on(3, 100), busy.but(processes=dirty))
     (one,) = series_of(report)
-    assert one.row["verdict"] == "slower, but disturbed"
+    assert one.row["verdict"] == "slower; disturbed"
     assert (
         "1 of them beside other work all the time; no change since then is shown"
         in (report_document(report)["conclusion"][-1])

@@ -42,7 +42,7 @@ CONFIG: Spec = {
     "view": {"stroke": None},
     "axis": {
         "tickCount": 6, "labelFontSize": 12, "titleFontSize": 12, "titlePadding": 8,
-        "titleFontWeight": "normal",
+        "titleFontWeight": "normal", "labelSeparation": 6,
         "labelColor": MUTED, "titleColor": MUTED, "gridColor": "#eaeef2", "domainColor": GREY,
         "tickColor": GREY,
     },

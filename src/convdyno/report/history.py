@@ -51,7 +51,7 @@ class Series:
             "before": f"{_rate(before)} on {days[0]}",
             "last": f"{_rate(last)} on {days[1]}",
             "change": percentage(self.change),
-            "verdict": self.change.verdict + (", but disturbed" if self.disturbed else ""),
+            "verdict": self.change.verdict + ("; disturbed" if self.disturbed else ""),
             "versions": "; ".join(changed_versions(before, last)) or "the same",
         }
 
