@@ -74,7 +74,7 @@ def test_no_axis_is_stretched_by_a_cell_that_is_hardly_known(
     found = charts_of(tmp_path, made(50), made(80, **cells), made(60, layout="nchw", **HOPELESS))
     assert max(axis_of(found["throughput"], "rate", "low", "high", "above")) < 250
     assert "above" in str(found["throughput"].values)
-    assert found["throughput"].notes == ("an arrow: the interval goes on beyond the frame",)
+    assert found["throughput"].notes == ("an arrow: it goes on beyond the frame",)
     ratios = axis_of(found["ratios"], "at", "low", "high", "below", "above")
     assert max(ratios) / min(ratios) < 5
 

@@ -213,7 +213,7 @@ def arrows(axis: str, across: Spec, colour: Spec, **style: Any) -> list[Spec]:
 def clip_note(values: Values) -> list[str]:
     """What an arrow means, where there is one."""
     cut = any("below" in value or "above" in value for value in values)
-    return ["an arrow: the interval goes on beyond the frame"] if cut else []
+    return ["an arrow: it goes on beyond the frame"] if cut else []
 
 
 def side_by_side(places: Sequence[float], series_count: int) -> list[float]:
