@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from chromium import DESK, PHONE, Browser
+from chromium import DESK, PAPER, PHONE, Browser
 from made_up import a_machine, failed, made, store_of
 
 from convdyno.report.cells import gather
@@ -173,6 +173,103 @@ def test_columns_are_sorted_both_ways(browser: Browser, report: Path) -> None:
     browser.click("th[data-column=batch] button")
     batches = [int(text.split()[0]) for text in browser.texts("#rows td[data-label=batch]")]
     assert batches == sorted(batches)
+
+
+def test_headings_sort_by_keys_and_keep_the_focus(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    head = "th[data-column=images_per_second]"
+    order = f"return document.querySelector('{head}').getAttribute('aria-sort')"
+    assert browser.run(order) == "none"
+    for key, way in (("\ue007", "descending"), (" ", "ascending")):
+        browser.type(f"{head} button", key)
+        assert browser.run(order) == way
+        focused = "return document.activeElement.closest('th')?.dataset.column"
+        assert browser.run(focused) == "images_per_second"
+    others = "return document.querySelectorAll('#head th[aria-sort=none]').length"
+    assert browser.run(others) == len(browser.texts("#head th.sortable")) - 1
+
+
+def test_headings_look_sortable(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    sign = (
+        "return getComputedStyle(document.querySelector('th[data-column=batch] button'), '::after')"
+        ".content"
+    )
+    assert browser.run(sign) == '"↕"'
+    browser.click("th[data-column=batch] button")
+    assert browser.run(sign) == '"↑"'
+    browser.click("th[data-column=batch] button")
+    assert browser.run(sign) == '"↓"'
+
+
+def test_opening_a_cell_by_keys_keeps_the_focus(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    browser.type("#rows .open", "\ue007")
+    assert browser.run("return document.activeElement.getAttribute('aria-expanded')") == "true"
+    browser.run("document.activeElement.click()")
+    assert browser.run("return document.activeElement.getAttribute('aria-expanded')") == "false"
+
+
+def test_the_conclusion_is_the_first_thing_to_read(browser: Browser, report: Path) -> None:
+    browser.open(report, PHONE)
+    told = browser.texts(".conclusion li")
+    assert 1 <= len(told) <= 5
+    assert told[0].startswith("bf16 is faster than fp32")
+    assert any("comparisons: " in sentence for sentence in told)
+    places = [
+        browser.run(f"return document.querySelector('{place}').getBoundingClientRect().top")
+        for place in (".conclusion", ".tiles", "nav", "#cells")
+    ]
+    assert places == sorted(places)
+
+
+def test_the_history_shows_every_run_and_follows_the_filter(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    points = (
+        "return [...document.querySelectorAll('#history .mark-symbol path')]"
+        ".filter(path => (path.getAttribute('aria-label') ?? '').includes('versions')).length"
+    )
+    assert browser.run(points) == 2
+    (row,) = browser.texts("#history tbody tr")
+    assert "on 2026-11-16" in row and "on 2026-11-17" in row
+    browser.choose("precision", "bf16")
+    assert "History" not in browser.texts("section > h2")
+
+
+def test_a_wide_table_scrolls_by_itself_on_a_phone(browser: Browser, report: Path) -> None:
+    browser.open(report, PHONE)
+    scrolls = (
+        "const box = document.querySelector('#history .wide');"
+        "return box.scrollWidth > box.clientWidth && box.clientWidth <= 390 && box.tabIndex === 0"
+    )
+    assert browser.run(scrolls)
+    row = "return document.querySelector('#history tbody tr').getBoundingClientRect().height"
+    assert browser.run(row) < 80, "no column is squeezed into a word a line"
+
+
+def test_the_headline_figure_can_be_seen_without_scrolling(browser: Browser, report: Path) -> None:
+    for size in (DESK, PHONE):
+        browser.open(report, size)
+        right = "return document.querySelector('#rows td.rate b').getBoundingClientRect().right"
+        assert browser.run(right) < size[0]
+
+
+def test_paper_has_no_controls_and_nothing_is_cut(browser: Browser, report: Path) -> None:
+    browser.open(report, PAPER, dark=True, media="print")
+    assert browser.texts("button, select, input, nav, #count, td.toggle") == browser.texts(
+        "th button"
+    ), "only the words of headings are left"
+    width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert browser.run(f"return {width}") <= 0
+    beyond = (
+        "return [...document.querySelectorAll('td, th, .chart svg')].filter("
+        "e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).length"
+    )
+    assert browser.run(beyond) == 0
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    assert browser.run(paper) == "rgb(255, 255, 255)"
+    signs = "return getComputedStyle(document.querySelector('th button'), '::after').content"
+    assert browser.run(signs) == "none"
 
 
 def test_only_the_newest_of_each_cell_until_asked_for_all(browser: Browser, report: Path) -> None:

@@ -8,6 +8,9 @@ from typing import Any
 
 import external
 import psutil
+import pytest
+
+from convdyno.machine.processor import core_count, usable_cores
 
 
 def test_several_ranks_are_one_trial_and_only_the_first_speaks(tmp_path: Path) -> None:
@@ -21,6 +24,23 @@ def test_several_ranks_are_one_trial_and_only_the_first_speaks(tmp_path: Path) -
     for process in record["processes"]:
         assert [rank["rank"] for rank in process["ranks"]] == [0, 1, 2]
         assert len({rank["pid"] for rank in process["ranks"]}) == 3
+
+
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="ranks are bound to a core each")
+def test_ranks_that_are_bound_to_a_core_each_are_on_the_machine_that_they_are_on(
+    tmp_path: Path,
+) -> None:
+    whole = usable_cores()
+    started = []
+    try:
+        for rank in range(2):
+            os.sched_setaffinity(0, {whole[rank]})
+            started.append(external.start(tmp_path, rank, 2, *external.BENCH))
+    finally:
+        os.sched_setaffinity(0, whole)
+    assert [external.finish(one).returncode for one in started] == [0, 0]
+    (record,) = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*.json")]
+    assert record["machine"]["cores_usable"] == core_count(whole[:2])
 
 
 def test_a_mistake_is_said_once_and_ends_all(tmp_path: Path) -> None:

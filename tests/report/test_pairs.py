@@ -7,8 +7,16 @@ import pytest
 from made_up import failed, made, store_of
 
 from convdyno.errors import UnknownName, UsageError
+from convdyno.report.cell import cell_of
 from convdyno.report.cells import Gathered, gather
-from convdyno.report.comparisons import Pair, check_axis, judge, pairs_along, strangers_along
+from convdyno.report.comparisons import (
+    Pair,
+    check_axis,
+    compare_cells,
+    judge,
+    pairs_along,
+    strangers_along,
+)
 from convdyno.store.folder import Store
 from convdyno.store.record import Record
 
@@ -134,6 +142,17 @@ def test_what_was_not_measured_or_was_a_gate_s_is_left_out(tmp_path: Path) -> No
 def test_an_axis_that_there_is_not_is_answered_with_the_nearest(axis: str, answer: str) -> None:
     with pytest.raises(UnknownName, match=answer):
         check_axis(axis, [])
+
+
+def test_a_device_that_was_chosen_is_the_device_that_it_became(tmp_path: Path) -> None:
+    """Both of these ran on processors: there is nothing to compare."""
+    records = made(100), made(90, device="cpu")
+    assert compared(gathered(tmp_path / "same", *records), "device") == []
+    assert compare_cells([cell_of(record) for record in records]) == []
+    chosen = {"device": "cuda:0", "device_name": "A100", "layout": "nhwc"}
+    on_gpu = made(300).but(settings=chosen)
+    (pair,) = compared(gathered(tmp_path / "two", on_gpu, made(90, device="cpu")), "device")
+    assert pair.values == ("cpu", "cuda")
 
 
 def test_devices_are_a_curve_and_no_rivals() -> None:

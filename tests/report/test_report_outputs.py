@@ -54,6 +54,7 @@ def every_kind() -> list[Record]:
         *(one.but(run="s", machine=a_machine()) for one in scaling),
         *(made(32 / s, run="l", data="photos", rung=rung) for rung, s in rungs.items()),
         made(10, network="vgg16"), failed(EVIL, batch=512),
+        made(9, network="vgg16", run="before", created="2026-11-15T04:00:00.000+00:00"),
     ]  # fmt: skip
 
 
@@ -202,9 +203,20 @@ def test_an_empty_section_is_left_out(tmp_path: Path) -> None:
     alone = content_of(tmp_path, made(10))
     text = page_of(alone)
     headings = re.findall("<section[^>]*><h2>(.*?)</h2>", text)
-    absent = {"ratios", "scaling", "ladder", "accuracy"}
+    absent = {"ratios", "history", "scaling", "ladder", "accuracy"}
     charts = [heading for name, (heading, _) in SECTIONS.items() if name not in absent]
     assert headings == ["Cells", *charts, "Machines and versions", "To repeat a cell"]
+
+
+def test_counts_are_in_good_english(tmp_path: Path) -> None:
+    tiles = "<li><b>{}</b><span>{}</span></li>"
+    alone, two = (
+        content_of(tmp_path / "1", made(10)),
+        content_of(tmp_path / "2", made(), made(run="b")),
+    )
+    for one in ("cell measured", "network", "engine", "machine"):
+        assert tiles.format(1, one) in page_of(alone)
+    assert tiles.format(2, "cells measured") in page_of(two)
 
 
 def test_a_page_of_failures_alone_is_a_page(tmp_path: Path) -> None:
@@ -212,6 +224,46 @@ def test_a_page_of_failures_alone_is_a_page(tmp_path: Path) -> None:
     text = page_of(none)
     assert "no memory" in text
     assert "What is faster" not in text
+
+
+def page_data_of(report: ReportModel) -> Any:
+    """What the page's script reads."""
+    (found,) = re.findall('<script id="data"[^>]*>(.*?)</script>', page_of(report))
+    return json.loads(found)
+
+
+def test_the_page_calls_a_cell_that_was_always_disturbed_so(tmp_path: Path) -> None:
+    record = made(40_000)
+    dirty = tuple(
+        process.but(blocks=tuple(block.but(foreign_share=0.9) for block in process.blocks))
+        for process in record.processes
+    )
+    cells = page_data_of(content_of(tmp_path, record.but(processes=dirty)))["cells"]
+    assert cells["status"] == ["disturbed"]
+
+
+def test_the_page_writes_long_numbers_with_commas_and_vague_ones_as_such(tmp_path: Path) -> None:
+    found = content_of(tmp_path, made(40_000), made(30, batch=8, noise=1.5, rounds=2))
+    cells = page_data_of(found)["cells"]
+    known, vague = cells["between_told"]
+    assert re.fullmatch(r"\d\d,\d{3} to \d\d,\d{3}", known)
+    assert vague == "hardly known" or "give or take a factor" in vague
+
+
+def test_warnings_that_differ_in_numbers_alone_are_one(tmp_path: Path) -> None:
+    def spoilt(blocks: int, **more: Any) -> Record:
+        record = made(50, **more)
+        first = record.processes[0]
+        dirty = [block.but(foreign_share=0.9) for block in first.blocks[:blocks]]
+        first = first.but(blocks=(*dirty, *first.blocks[blocks:]))
+        return record.but(processes=(first, *record.processes[1:]))
+
+    found = content_of(tmp_path, spoilt(1), spoilt(3, batch=8), made(50, batch=16))
+    (warning,) = re.findall('<ul class="minds">(.*?)</ul>', page_of(found))
+    assert warning.count("<li>") == 1
+    assert "3 of 32 blocks were disturbed" in warning and "(the worst of them)" in warning
+    assert "batch 8; resnet50 torch train fp32 batch 32" in warning
+    assert re.search(r"3 of 32 blocks .* \(2 cells\)", markdown(found, "all"))
 
 
 def test_markdown_shows_what_records_say_and_obeys_nothing(content: ReportModel) -> None:

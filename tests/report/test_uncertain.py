@@ -32,6 +32,7 @@ def test_a_figure_that_is_known_has_its_interval_and_one_that_is_not_a_factor() 
     assert known(10.0, (9.5, 10.5)) == "10.0 [9.50, 10.5]"
     assert known(1234567.0, (1.2e6, 1.3e6)) == "1,234,567 [1,200,000, 1,300,000]"
     assert known(10.0, (2.0, 50.0)) == "10.0, give or take a factor of 5"
+    assert known(10.0, (2.0, 1234.0)) == "10.0, give or take a factor of 123"
     assert known(10.0, (1e-9, 1e12)) == "10.0, hardly known"
     assert known(10.0, (None, None)) == "10.0"
 
@@ -73,9 +74,28 @@ def test_no_axis_is_stretched_by_a_cell_that_is_hardly_known(
     found = charts_of(tmp_path, made(50), made(80, **cells), made(60, layout="nchw", **HOPELESS))
     assert max(axis_of(found["throughput"], "rate", "low", "high", "above")) < 250
     assert "above" in str(found["throughput"].values)
-    assert found["throughput"].notes == ("an arrow: the interval goes on beyond the frame",)
+    assert found["throughput"].notes == ("an arrow: it goes on beyond the frame",)
     ratios = axis_of(found["ratios"], "at", "low", "high", "below", "above")
     assert max(ratios) / min(ratios) < 5
+
+
+def test_layers_without_values_are_left_out_and_the_axis_stays(tmp_path: Path) -> None:
+    figure = charts_of(tmp_path, made(50), made(9, layout="nchw", **HOPELESS))["ratios"]
+    assert axis_of(figure, "at") == [], "the only ratio is beyond the frame"
+    for layers in (figure.to_page()["layer"], figure.to_file()["layer"]):
+        assert len(layers) < len(figure.spec["layer"])
+        titles = {layer["encoding"].get("x", {}).get("title") for layer in layers}
+        assert "Ratio of images/s, with its interval" in titles
+
+
+def test_the_frame_of_ratios_holds_the_band_of_what_is_equivalent(tmp_path: Path) -> None:
+    figure = charts_of(tmp_path, made(50), made(80, precision="bf16"))["ratios"]
+    (domain,) = {
+        tuple(layer["encoding"]["x"]["scale"]["domain"])
+        for layer in figure.spec["layer"]
+        if "scale" in layer["encoding"].get("x", {})
+    }
+    assert domain[0] <= 1 / 1.01 and domain[1] >= 1.01
 
 
 def test_a_block_that_is_far_off_is_an_arrow_at_the_edge(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from convdyno.launch.starters import found as found
 from convdyno.launch.transport import WORKER, ExitStatus, Link, PipeLink, SupervisedLines
 from convdyno.launch.worker_group import PING_SECONDS, Place, WorkerGroup
 from convdyno.machine import facts
-from convdyno.machine.processor import usable_cores
+from convdyno.machine.processor import core_count, usable_cores
 from convdyno.rendezvous import Meeting, Unproven, call, listen
 from convdyno.trial.spec import Trial
 
@@ -180,6 +180,12 @@ class ExternalRanks(Launcher):
     def hosts(self, devices: int) -> int:
         """Over how many machines the ranks are spread."""
         return len({one.name for one in self._ranks})
+
+    def machine(self) -> dict[str, Any]:
+        """This machine, with the cores of all ranks on it: each may be bound to a few."""
+        here = self._ranks[0].name
+        cores = {core for one in self._ranks if one.name == here for core in one.cores}
+        return facts.machine() | {"cores_usable": core_count(cores)}
 
     def cores(self, most: int, device: str) -> int | None:
         """CPU cores that each rank can have to itself; None if there are fewer than ranks."""

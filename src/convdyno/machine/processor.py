@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -20,9 +21,9 @@ def usable_cores() -> list[int]:
     return list(range(logical_cores()))
 
 
-def core_count() -> int:
-    """How many cores this process may use: a container's quota is considered, too."""
-    here = len(usable_cores())
+def core_count(cores: Collection[int] = ()) -> int:
+    """How many of these cores, or of its own, a process may use: a container may have a quota."""
+    here = len(cores or usable_cores())
     quota, _, period = text_of(QUOTA).strip().partition(" ")
     if quota.isdecimal() and period.isdecimal() and int(period):
         here = min(here, max(1, int(quota) // int(period)))

@@ -42,7 +42,7 @@ CONFIG: Spec = {
     "view": {"stroke": None},
     "axis": {
         "tickCount": 6, "labelFontSize": 12, "titleFontSize": 12, "titlePadding": 8,
-        "titleFontWeight": "normal",
+        "titleFontWeight": "normal", "labelSeparation": 6,
         "labelColor": MUTED, "titleColor": MUTED, "gridColor": "#eaeef2", "domainColor": GREY,
         "tickColor": GREY,
     },
@@ -78,7 +78,17 @@ class Figure:
         """The description for a place of any width, with the values apart."""
         rows = {value.get("row") for value in self.values}
         height = self.step * len(rows) or self.spec["height"]
-        return self.spec | {"width": "container", "height": height}
+        return self.spec | {"width": "container", "height": height, "layer": self._layers()}
+
+    def _layers(self) -> list[Spec]:
+        """The layers that have something to show; Vega warns of others."""
+        fields = [_has(field) for field in {field for value in self.values for field in value}]
+
+        def empty(step: Spec) -> bool:
+            return isinstance(step["filter"], str) and step["filter"] not in fields
+
+        layers: list[Spec] = self.spec["layer"]
+        return [one for one in layers if not any(map(empty, one.get("transform", ())))]
 
     @property
     def step(self) -> int:
@@ -97,6 +107,7 @@ class Figure:
             "background": "white",
             "config": CONFIG,
             "data": {"name": "values", "values": self.values},
+            "layer": self._layers(),
         }
 
 
@@ -202,7 +213,7 @@ def arrows(axis: str, across: Spec, colour: Spec, **style: Any) -> list[Spec]:
 def clip_note(values: Values) -> list[str]:
     """What an arrow means, where there is one."""
     cut = any("below" in value or "above" in value for value in values)
-    return ["an arrow: the interval goes on beyond the frame"] if cut else []
+    return ["an arrow: it goes on beyond the frame"] if cut else []
 
 
 def side_by_side(places: Sequence[float], series_count: int) -> list[float]:
@@ -245,7 +256,11 @@ def words(row: Spec, room: int = 130) -> list[Spec]:
 
 def only(field: str, layer: Spec) -> Spec:
     """A layer for the values that have a field."""
-    return {"transform": [{"filter": f"isValid(datum.{field})"}]} | layer
+    return {"transform": [{"filter": _has(field)}]} | layer
+
+
+def _has(field: str) -> str:
+    return f"isValid(datum.{field})"
 
 
 def dashed(field: str, names: Sequence[str]) -> Spec:

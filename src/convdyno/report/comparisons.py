@@ -26,7 +26,7 @@ Certificates = Mapping[tuple[str, Manner], Certificate]
 
 Compared = tuple[int, int, Comparison]
 """Two cells by their number, and their ratio."""
-MACHINE, LABEL = "machine", "label."
+MACHINE, DEVICE, LABEL = "machine", "device", "label."
 AXES = (*(name for name in Trial.model_fields if name not in NO_RIVALRY), MACHINE)
 """Along what cells may be compared, besides labels."""
 PLACES = {name: place for place, name in enumerate(Trial.model_fields)}
@@ -232,6 +232,7 @@ def compare_cells(cells: Sequence[Cell], certificates: Certificates | None = Non
         Pair(axis, a, b, _values(a.trial, b.trial, axis))
         for a, b in combinations(measured, 2)
         if (axis := rivalry(a.trial, b.trial)) is not None
+        and not (axis == DEVICE and value_of(a, DEVICE) == value_of(b, DEVICE))
     ]
     return judge(found, certificates or {}, family=lambda pair: None)
 
@@ -243,6 +244,8 @@ def value_of(cell: Cell, axis: str) -> str | None:
     if axis.startswith(LABEL):
         return cell.labels.get(axis.removeprefix(LABEL))
     value = getattr(cell.trial, axis)
+    if axis == DEVICE and value == "auto":
+        return str(cell.used(DEVICE)).partition(":")[0]
     # What an exchange costs, against none, is the scaling curve's to say.
     return None if (axis, value) == ("exchange", "independent") else written(value)
 

@@ -18,6 +18,7 @@ from convdyno.report import charts
 from convdyno.report.cell import Cell, Place, grouped, place_of
 from convdyno.report.charts import COLOURS, GREY, ROW, Figure, Spec, Values
 from convdyno.report.figures_accuracy import accuracy_figures
+from convdyno.report.figures_history import history_figures
 from convdyno.report.figures_ratios import ratio_figure
 from convdyno.report.figures_roofline import Activations, roofline_figures
 from convdyno.report.figures_scaling import ladder_figures, scaling_figures
@@ -46,6 +47,7 @@ def figures(
     found = [
         *(one for place, cells in places for one in _throughput(place, cells, numbers)),
         *(ratio_figure(family, numbers) for family in report.families),
+        *history_figures(report, numbers),
         *scaling_figures(report, numbers),
         *ladder_figures(report, numbers),
         *roofline_figures(report, numbers, activations),

@@ -37,6 +37,7 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
     x = charts.quantity("at", "Ratio of images/s, with its interval", scale={"type": "log",
         "domain": list(room), "nice": False, "padding": 9}, axis={"values": _ratio_ticks(room),
         "format": "~g", "grid": True})  # fmt: skip
+    axis = {name: value for name, value in x.items() if name != "field"}
     verdicts = [name for name in VERDICTS if any(value["verdict"] == name for value in values)]
     colours = [VERDICTS[name] for name in verdicts]
     colour = charts.series("verdict", verdicts, colours, {"symbolType": "circle"})
@@ -48,8 +49,8 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
     spec = charts.layered(
         [
             charts.mark("bar", band, height=14, yOffset=8, color="#1f6feb", opacity=0.15),
-            charts.mark("tick", {"x": {"datum": 1}, "y": ROW}, height=14, yOffset=8, thickness=1.5,
-                color=GREY),
+            charts.mark("tick", {"x": axis | {"datum": 1}, "y": ROW}, height=14, yOffset=8,
+                thickness=1.5, color=GREY),
             *charts.words(ROW),
             charts.only("low", charts.mark("rule", charts.interval("x") | {"y": ROW,
                 "color": colour}, strokeWidth=3, yOffset=8, strokeCap="round")),
@@ -74,8 +75,9 @@ def ratio_figure(family: Family, numbers: dict[str, int]) -> Figure | None:
 
 def _room(shown: Sequence[Pair]) -> Frame:
     """What the axis shows: all that is decided, and of the rest what does not dwarf that."""
-    ends = [1.0, *(end for pair in shown if pair.decided for end in _ends(pair))]
-    beyond = BESIDE_DECIDED if len(ends) > 1 else ALONE
+    decided = [end for pair in shown if pair.decided for end in _ends(pair)]
+    ends = [1 / (1 + EQUIVALENT), 1 + EQUIVALENT, *decided]
+    beyond = BESIDE_DECIDED if decided else ALONE
     least, most = min(ends) / beyond, max(ends) * beyond
     rest = (end for pair in shown for end in (*_ends(pair), pair.found.ratio or 1.0))
     ends += [min(max(end, least), most) for end in rest]

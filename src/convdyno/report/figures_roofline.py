@@ -15,6 +15,8 @@ Activations = Callable[[Trial, str], int | None]
 """How many numbers a network's layers put out for one image, by its digest; None if unknown."""
 MOST_POINTS = 60
 MOST_ROWS = 16
+LINE = 1.4
+"""By what factor the words of one roof stand above those of another that is as high."""
 NAMED_POINTS = 14
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 
@@ -112,11 +114,13 @@ def _roofs(points: Sequence[tuple[Cell, float]]) -> tuple[Values, Values]:
         peaks[cell.trial.precision] = max(before[0], here[0]), max(before[1], here[1])
     ends = [x for _, x in points] + [peak / copy for peak, copy in peaks.values()]
     low, high = min(ends) / 2, max(ends) * 2
-    for precision, (peak, copy) in peaks.items():
+    above = 0.0
+    for precision, (peak, copy) in sorted(peaks.items(), key=lambda item: item[1]):
         edge = peak / copy
         roofs += [{"x": x, "y": min(peak, copy * x), "roof": precision} for x in (low, edge, high)]
         told = f"{precision}: {quantity(peak, 'FLOP/s')}, {quantity(copy, 'B/s')}"
-        labels.append({"x": high, "y": peak, "label": told})
+        above = max(peak, above * LINE)
+        labels.append({"x": high, "y": above, "label": told})
     return roofs, labels
 
 

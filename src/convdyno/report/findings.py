@@ -63,17 +63,28 @@ def one_ratio(pair: Pair) -> str:
 
 def minded(cells: Sequence[Cell], names: Names) -> list[str]:
     """What to mind: what differs in numbers alone is said once, of the cell that has it worst."""
-    found = grouped(warnings_of(cells).items(), lambda item: NUMBER.sub("#", item[0]))
     told = []
-    for alike in found.values():
-        text, of = max(alike, key=lambda item: _first_number(item[0]))
-        every = {cell.id for _, some in alike for cell in some}
-        if len(alike) > 1:
-            text += f" ({names[of[0].id]}; {noun(len(every) - 1, 'other cell')} less)"
-        elif len(every) < len(cells):
+    for text, of, differing in merged_warnings(cells):
+        if differing:
+            text += f" ({names[of[0].id]}; {noun(len(of) - 1, 'other cell')} less)"
+        elif len(of) < len(cells):
             text += f" ({'; '.join(names[cell.id] for cell in of)})"
         told.append(text)
-    return sorted(told, key=_severity)
+    return told
+
+
+def merged_warnings(cells: Sequence[Cell]) -> list[tuple[str, list[Cell], bool]]:
+    """What to mind, the worst first: in the words of the cell that has it worst, with all cells.
+
+    The last says whether others have the same with other numbers.
+    """
+    found = grouped(warnings_of(cells).items(), lambda item: _without_numbers(item[0]))
+    merged = []
+    for alike in found.values():
+        alike.sort(key=lambda item: -_first_number(item[0]))
+        every = {cell.id: cell for _, some in alike for cell in some}
+        merged.append((alike[0][0], [*every.values()], len(alike) > 1))
+    return sorted(merged, key=lambda one: _severity(one[0]))
 
 
 def _alone(cell: Cell) -> str:
@@ -110,6 +121,10 @@ def _fastest(measured: Sequence[Cell], judged: Sequence[Pair], names: Names) -> 
         return f"{told}, at least {ratio(max(times, 1 / times))} times those of its rivals"
     others = [pair.b if pair.a is best else pair.a for pair in open_]
     return f"{told}, not shown to be more than {'; '.join(names[cell.id] for cell in others)}"
+
+
+def _without_numbers(text: str) -> str:
+    return NUMBER.sub("#", text).replace("processes", "process")
 
 
 def _first_number(text: str) -> int:

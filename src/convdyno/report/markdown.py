@@ -9,6 +9,10 @@ from typing import Any
 from convdyno import __version__
 from convdyno.report.columns import cell_words
 from convdyno.report.comparisons import Pair
+from convdyno.report.conclusion import conclusion
+from convdyno.report.findings import merged_warnings
+from convdyno.report.format import noun
+from convdyno.report.history import CAVEAT
 from convdyno.report.report_model import ReportModel, training_row
 
 MOST_CELLS = 1000
@@ -28,6 +32,7 @@ def escaped(text: Any) -> str:
 
 def _lines(report: ReportModel, title: str) -> Iterator[str]:
     yield f"# {escaped(title)}"
+    yield from ("", *(f"- {escaped(text)}" for text in conclusion(report)))
     yield from ("", "## Cells", "")
     yield from _table([cell_words(cell) for cell in report.cells[:MOST_CELLS]])
     if len(report.cells) > MOST_CELLS:
@@ -36,6 +41,9 @@ def _lines(report: ReportModel, title: str) -> Iterator[str]:
     if pairs:
         yield from ("", "## What is faster", "")
         yield from _table([_pair(pair) for pair in pairs])
+    if report.histories:
+        yield from ("", "## History", "", CAVEAT, "")
+        yield from _table([one.row for past in report.histories for one in past.series])
     for curve in report.curves:
         yield from ("", f"## Scaling: {escaped(curve.work.label)}", "")
         yield from _table(curve.table())
@@ -78,7 +86,10 @@ def _minds(report: ReportModel) -> Iterator[str]:
         + (f" and {len(cells) - 1} more)" if len(cells) > 1 else ")")
         for (status, reason), cells in report.failures().items()
     ]
-    lines += [f"- {escaped(text)} ({len(cells)})" for text, cells in report.warnings().items()]
+    lines += [
+        f"- {escaped(text)} ({noun(len(cells), 'cell')})"
+        for text, cells, _ in merged_warnings(report.cells)
+    ]
     lines += [f"- skipped: {escaped(text)}" for text in report.gathered.skipped]
     if lines:
         yield from ("", "## What to mind", "", *lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,7 +16,10 @@ from convdyno.report.cell import Cell, grouped
 from convdyno.report.cells import TrainingRun
 from convdyno.report.charts import Figure, script
 from convdyno.report.columns import cell_words
+from convdyno.report.conclusion import conclusion
+from convdyno.report.findings import merged_warnings
 from convdyno.report.format import noun, pairs, quantity, settings_of
+from convdyno.report.history import CAVEAT
 from convdyno.report.page_data import page_data
 from convdyno.report.report_model import ReportModel, training_row
 from convdyno.report.text_table import html_table
@@ -34,6 +36,11 @@ SECTIONS = {
         "Throughput",
         "Images per second of each cell with its 95 % interval, which knows how much fresh "
         "processes differ. Where a cell was measured more than once, the newest counts.",
+    ),
+    "history": (
+        "History",
+        "The runs of each cell that was measured more than once, with their 95 % intervals; a "
+        f"dashed line is where a version changed. {CAVEAT}",
     ),
     "scaling": (
         "Scaling",
@@ -64,8 +71,6 @@ STATIC_ROWS = 200
 """Rows of the table where there are no scripts."""
 MOST_NAMES = 6
 """Cells that a warning names."""
-FOUND = 6
-"""Sentences at the top."""
 MORE = '<div class="pages" hidden><span></span> <button type="button">show more</button></div>'
 
 
@@ -88,7 +93,7 @@ def page(
         css=(assets / "page.css").read_text("utf-8"),
         about=escape(_about(report)),
         tiles=_tiles(report),
-        short=_short(report),
+        conclusion=_conclusion(report),
         links="".join(f'<a href="#{name}">{escape(head)}</a>' for name, head, _ in shown),
         newest=_newest(report),
         sections="\n".join(text for _, _, text in shown),
@@ -105,7 +110,7 @@ Section = tuple[str, str, str]
 
 def _section(name: str, heading: str, lead: str, *inside: str, kind: str = "") -> Section:
     classes = f' class="{kind}"' if kind else ""
-    lead = f'<p class="lead">{escape(lead)}</p>' if lead else ""
+    lead = f'<p class="lead">{_prose(lead)}</p>' if lead else ""
     body = "\n".join(inside)
     text = f'<section id="{name}"{classes}><h2>{escape(heading)}</h2>{lead}\n{body}</section>'
     return name, heading, text
@@ -117,7 +122,7 @@ def _cells(report: ReportModel) -> Section:
     lead = f"All cells: {same}." if same else ""
     return _section(
         "cells", "Cells", lead,
-        '<div class="wide"><table><thead id="head"></thead><tbody id="rows"></tbody></table></div>',
+        _scrolled('<table><thead id="head"></thead><tbody id="rows"></tbody></table>'),
         MORE, f"<noscript>{html_table(rows)}</noscript>",
     )  # fmt: skip
 
@@ -128,17 +133,45 @@ def _chart_sections(report: ReportModel, charts: Sequence[Figure]) -> Iterable[S
         if not own:
             continue
         inside = "".join(_figure(number, chart) for number, chart in own)
-        rest = ""
-        if name == "ratios" and report.families_left_out:
-            older = noun(report.families_left_out, "older combination")
-            rest = (
-                f'<p class="muted">{older} of network, mode and machine left out: '
-                "<code>convdyno compare</code> shows all, "
-                "<code>convdyno report --where</code> some.</p>"
-            )
+        rest = AFTER_CHARTS[name](report) if name in AFTER_CHARTS else ""
         kind = "figures one" if len(own) == 1 else "figures"
         figures = f'<div class="{kind}">{inside}</div>'
         yield _section(name, heading, lead, figures, rest, kind="has-figures")
+
+
+def _ratios_left_out(report: ReportModel) -> str:
+    if not report.families_left_out:
+        return ""
+    older = noun(report.families_left_out, "older combination")
+    return (
+        f'<p class="muted">{older} of network, mode and machine left out: '
+        "<code>convdyno compare</code> shows all, "
+        "<code>convdyno report --where</code> some.</p>"
+    )
+
+
+def _last_changes(report: ReportModel) -> str:
+    """The last two runs of each cell that has a history, in a table."""
+    table = _scrolled(html_table([one.row for past in report.histories for one in past.series]))
+    if not report.histories_left_out:
+        return table
+    older = noun(report.histories_left_out, "network", "networks")
+    return (
+        f'{table}<p class="muted">{older} with older runs left out: '
+        "<code>convdyno report --where</code> shows others.</p>"
+    )
+
+
+AFTER_CHARTS: Mapping[str, Callable[[ReportModel], str]] = {
+    "ratios": _ratios_left_out,
+    "history": _last_changes,
+}
+"""What stands below the charts of a section."""
+
+
+def _scrolled(table: str) -> str:
+    """A table that scrolls by itself where it is wider than the page, by keys as well."""
+    return f'<div class="wide" tabindex="0">{table}</div>'
 
 
 def _figure(number: int, chart: Figure) -> str:
@@ -160,7 +193,7 @@ def _prose(text: str) -> str:
 def _trainings(runs: Sequence[TrainingRun]) -> Section:
     """Every run of training in a table."""
     table = html_table([training_row(run) for run in runs])
-    return _section("trainings", "Runs of training", "", f'<div class="wide">{table}</div>')
+    return _section("trainings", "Runs of training", "", _scrolled(table))
 
 
 def _minds(report: ReportModel) -> Section | None:
@@ -169,7 +202,10 @@ def _minds(report: ReportModel) -> Section | None:
         f'<li class="bad"><b>{escape(status)}</b>: {escape(reason)}{_of(cells)}</li>'
         for (status, reason), cells in report.failures().items()
     ]
-    items += [f"<li>{_prose(text)}{_of(cells)}</li>" for text, cells in report.warnings().items()]
+    items += [
+        f"<li>{_prose(text)}{' (the worst of them)' * differing}{_of(cells)}</li>"
+        for text, cells, differing in merged_warnings(report.cells)
+    ]
     items += [f"<li>skipped: {escape(text)}</li>" for text in report.gathered.skipped]
     if not items:
         return None
@@ -178,10 +214,10 @@ def _minds(report: ReportModel) -> Section | None:
 
 def _of(cells: Sequence[Cell]) -> str:
     """Which cells a warning is about."""
-    names = [escape(cell.trial.label) for cell in cells[:MOST_NAMES]]
-    rest = len(cells) - len(names)
-    more = f", and {rest} more" if rest else ""
-    return f'<span class="sub">{"; ".join(dict.fromkeys(names))}{more}</span>'
+    names = [*dict.fromkeys(cell.trial.label for cell in cells)]
+    rest = len(names) - MOST_NAMES
+    more = f", and {rest} more" if rest > 0 else ""
+    return f'<span class="sub">{escape("; ".join(names[:MOST_NAMES]))}{more}</span>'
 
 
 def _machines(report: ReportModel) -> Section | None:
@@ -244,40 +280,25 @@ def _about(report: ReportModel) -> str:
 def _tiles(report: ReportModel) -> str:
     cells = report.cells
     counts = {
-        "cells measured": sum(cell.headline is not None for cell in cells),
-        "networks": len({cell.trial.network for cell in cells}),
-        "engines": len({cell.trial.engine for cell in cells}),
-        "machines": len({cell.machine for cell in cells}),
-        "runs of training": len(report.gathered.trainings),
-        "failed": sum(cell.status not in ("ok", "interrupted") for cell in cells),
+        ("cell measured", "cells measured"): sum(cell.headline is not None for cell in cells),
+        ("network", "networks"): len({cell.trial.network for cell in cells}),
+        ("engine", "engines"): len({cell.trial.engine for cell in cells}),
+        ("machine", "machines"): len({cell.machine for cell in cells}),
+        ("run of training", "runs of training"): len(report.gathered.trainings),
+        ("failed", "failed"): sum(cell.status not in ("ok", "interrupted") for cell in cells),
     }
-    optional = {"runs of training", "failed"}
+    optional = {"run of training", "failed"}
     return "".join(
-        f"<li><b>{count:,}</b><span>{name}</span></li>"
-        for name, count in counts.items()
-        if count or name not in optional
+        f"<li><b>{count:,}</b><span>{one if count == 1 else many}</span></li>"
+        for (one, many), count in counts.items()
+        if count or one not in optional
     )
 
 
-def _short(report: ReportModel) -> str:
-    """The clearest differences in words."""
-    decided = [
-        pair
-        for family in report.families
-        for pair in family.pairs
-        if pair.found.verdict in ("faster", "slower") and pair.found.ratio
-    ]
-    decided.sort(key=lambda p: (not p.paired, -abs(math.log(p.found.ratio or 1.0))))
-    questions = grouped(decided, lambda p: (p.a.trial.network, p.a.trial.mode, p.axis)).values()
-    lines = [
-        ("" if pair.axis == "engine" else f"{pair.a.trial.engine}: ")
-        + pair.sentence
-        + ("" if pair.paired else " (unpaired)")
-        for pair, *_ in [*questions][:FOUND]
-    ]
-    if not lines:
-        return ""
-    return f'<ul class="short">{"".join(f"<li>{escape(line)}</li>" for line in lines)}</ul>'
+def _conclusion(report: ReportModel) -> str:
+    """What was found, before any evidence of it."""
+    told = "".join(f"<li>{_prose(sentence)}</li>" for sentence in conclusion(report))
+    return f'<ul class="conclusion" aria-label="what was found">{told}</ul>' if told else ""
 
 
 def _newest(report: ReportModel) -> str:

@@ -12,10 +12,11 @@ from convdyno.report.charts import CONFIG, Figure
 from convdyno.report.columns import TOLD, view
 from convdyno.report.format import pairs, settings_of
 from convdyno.report.report_model import ReportModel
+from convdyno.report.uncertain import ends_of, thousands, vagueness
 
 ORDER = (
-    "network", "engine", "mode", "precision", "batch", "settings", "host", "images_per_second",
-    "share_of_peak", "images_per_joule", "memory_bytes", "status", "created",
+    "network", "engine", "mode", "precision", "batch", "images_per_second", "settings",
+    "share_of_peak", "images_per_joule", "memory_bytes", "host", "status", "created",
 )  # fmt: skip
 """The columns of the table."""
 ALWAYS = ("batch", "images_per_second", "status", "created")
@@ -40,6 +41,7 @@ def _data(report: ReportModel, charts: Sequence[Figure]) -> dict[str, Any]:
         column.name: [column.value(cell) for cell in cells] for column in view("page")
     } | {
         **{f"{name}_told": [_told(cell, name) for cell in cells] for name in WRITTEN},
+        "status": [TOLD["standing"].told(cell) for cell in cells],
         "host": _hosts(cells),
         "settings": [_settings(cell) for cell in cells],
         "used": [_used(cell) for cell in cells],
@@ -82,7 +84,9 @@ def _columns(values: Mapping[str, Sequence[Any]]) -> list[str]:
 
 def _told(cell: Cell, name: str) -> str:
     words = TOLD[name].told(cell)
-    return "" if words == "-" else str(words)
+    if name == "between" and cell.images_per_second:
+        words = vagueness(cell.images_per_second, ends_of(cell)) or words
+    return "" if words == "-" else thousands(str(words))
 
 
 def _hosts(cells: Sequence[Cell]) -> list[str]:

@@ -10,6 +10,7 @@ from convdyno.report.bench_json import versioned
 from convdyno.report.cell import Cell
 from convdyno.report.cells import TrainingRun
 from convdyno.report.columns import cell_data
+from convdyno.report.conclusion import conclusion
 from convdyno.report.format import MAIN, settings_of
 from convdyno.report.report_model import ReportModel
 
@@ -21,6 +22,7 @@ def report_document(report: ReportModel) -> dict[str, Any]:
     cells = report.gathered.cells
     numbers = {cell.id: number for number, cell in enumerate(cells)}
     return versioned(
+        conclusion=conclusion(report),
         cells=[
             cell_data(cell, "report")
             | {"newest": cell.id in report.newest, "command": cell.repeated_by}
@@ -29,6 +31,7 @@ def report_document(report: ReportModel) -> dict[str, Any]:
         comparisons=[
             pair.to_axis_data(numbers) for family in report.families for pair in family.pairs
         ],
+        history=[one.to_data(numbers) for past in report.histories for one in past.series],
         ladders=[ladder.to_data(numbers) for ladder in report.ladders],
         scaling=[curve.to_data(numbers) for curve in report.curves],
         trainings=[_training(run) for run in report.gathered.trainings],

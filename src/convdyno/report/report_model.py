@@ -20,6 +20,7 @@ from convdyno.report.comparisons import (
     pairs_along,
 )
 from convdyno.report.format import accuracy, duration, natural, percent
+from convdyno.report.history import NetworkHistory, histories
 from convdyno.report.ladders import Climbed, climbed, whole_input
 from convdyno.report.scaling import Curve, curves
 from convdyno.trial.spec import Trial
@@ -56,6 +57,8 @@ class ReportModel:
     families_left_out: int
     curves: list[Curve]
     ladders: list[Climbed]
+    histories: list[NetworkHistory]
+    histories_left_out: int
 
     @property
     def latest(self) -> list[Cell]:
@@ -84,7 +87,8 @@ def make_report(gathered: Gathered, certificates: Certificates) -> ReportModel:
     cells = sorted(gathered.cells, key=_place)
     families = _families(gathered.cells, certificates)
     scaling, ladders = list(_curves(gathered)), list(_ladders(gathered.cells))
-    return ReportModel(gathered, cells, _newest(cells), *families, scaling, ladders)
+    past = histories(gathered.cells)
+    return ReportModel(gathered, cells, _newest(cells), *families, scaling, ladders, *past)
 
 
 def training_row(run: TrainingRun) -> dict[str, str]:

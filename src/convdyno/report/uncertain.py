@@ -51,7 +51,9 @@ def vagueness(value: float, ends: Ends) -> str | None:
     factor = max(high / value, value / low if low > 0 else math.inf)
     if factor <= FAR:
         return None
-    return "hardly known" if factor >= FARTHEST else f"give or take a factor of {factor:.2g}"
+    if factor >= FARTHEST:
+        return "hardly known"
+    return f"give or take a factor of {factor:{'.2g' if factor < 99.5 else '.0f'}}"
 
 
 def thousands(text: str) -> str:

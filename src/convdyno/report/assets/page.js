@@ -10,6 +10,7 @@
     const found = cells[column];
     return found.names ? found.names[found.codes[i]] : found[i];
   };
+  const cellsOf = (count) => `${count} cell${count === 1 ? "" : "s"}`;
   const make = (tag, properties = {}, ...children) => {
     const node = Object.assign(document.createElement(tag), properties);
     node.append(...children.filter((child) => child !== null && child !== ""));
@@ -18,7 +19,7 @@
 
   // The table.
   const COLUMNS = {
-    network: { className: "id" },
+    network: { className: "id long" },
     engine: { className: "id" },
     mode: { className: "id" },
     precision: { className: "id" },
@@ -26,8 +27,8 @@
       const each = cells.batch[i], all = cells.global_batch[i];
       return all === each ? String(each) : [String(each), make("span", { className: "sub", title: `${cells.devices[i]} devices`, textContent: `×${cells.devices[i]} = ${all}` })];
     } },
-    settings: { className: "bare" },
-    host: {},
+    settings: { className: "bare long" },
+    host: { className: "long" },
     images_per_second: { number: true, first: "descending", className: "rate", show: (i) => {
       if (cells.images_per_second[i] === null) return "";
       const ends = value("between_told", i) || "no interval";
@@ -38,10 +39,10 @@
     memory_bytes: { number: true, show: (i) => value("memory_bytes_told", i) },
     status: { className: "bare", show: (i) => {
       const status = value("status", i);
-      const kind = status === "ok" ? "ok" : status === "interrupted" ? "interrupted" : "bad";
+      const kind = { ok: "ok", interrupted: "doubtful", disturbed: "doubtful" }[status] ?? "bad";
       return make("span", { className: `chip ${kind}`, textContent: status });
     } },
-    created: { className: "bare", first: "descending", show: (i) => value("created", i).slice(0, 10) },
+    created: { className: "bare date", first: "descending", show: (i) => value("created", i).slice(0, 10) },
   };
   const shown = data.columns;
   const opened = new Set();
@@ -53,13 +54,25 @@
       const column = COLUMNS[name];
       const button = make("button", { type: "button", textContent: data.titles[name] });
       button.addEventListener("click", () => sortBy(name));
-      const cell = make("th", { className: column.number ? "n" : "", scope: "col" }, button);
+      const cell = make("th", { className: `sortable${column.number ? " n" : ""}`, scope: "col" }, button);
       cell.dataset.column = name;
-      if (sorted && sorted.name === name) cell.setAttribute("aria-sort", sorted.way);
       row.append(cell);
     }
     $("head").replaceChildren(row);
+    mark();
   };
+  const mark = () => {
+    // In place, so that whoever sorts by keys is still at the same heading.
+    for (const cell of document.querySelectorAll("#head th.sortable")) {
+      const name = cell.dataset.column;
+      const way = sorted && sorted.name === name ? sorted.way : null;
+      const next = way === first(name) ? other(first(name)) : first(name);
+      cell.setAttribute("aria-sort", way ?? "none");
+      cell.firstChild.title = `sort by ${data.titles[name]}, ${next}`;
+    }
+  };
+  const first = (name) => COLUMNS[name].first ?? "ascending";
+  const other = (way) => (way === "ascending" ? "descending" : "ascending");
   const fact = (name, text) => (text ? [make("dt", { textContent: name }), make("dd", {}, ...[].concat(text))] : []);
   const details = (i) => {
     const list = make("dl", {},
@@ -86,7 +99,9 @@
     button.addEventListener("click", () => {
       open ? opened.delete(i) : opened.add(i);
       body();
+      document.querySelector(`#rows .open[data-cell="${i}"]`)?.focus();
     });
+    button.dataset.cell = i;
     const line = make("tr", { className: cells.latest[i] ? "cell" : "cell old" }, make("td", { className: "toggle" }, button));
     for (const name of shown) {
       const column = COLUMNS[name];
@@ -115,15 +130,13 @@
     const left = visible.length - some.length;
     for (const pages of document.querySelectorAll(".pages")) {
       pages.hidden = left <= 0;
-      pages.querySelector("span").textContent = `${some.length} of ${visible.length} cells are shown`;
+      pages.querySelector("span").textContent = `${some.length} of ${cellsOf(visible.length)} are shown`;
     }
-    $("count").textContent = visible.length === total ? `${total} cells` : `${visible.length} of ${total} cells`;
+    $("count").textContent = visible.length === total ? cellsOf(total) : `${visible.length} of ${cellsOf(total)}`;
   };
   const sortBy = (name) => {
-    const column = COLUMNS[name];
-    const first = column.first ?? "ascending";
-    const other = first === "ascending" ? "descending" : "ascending";
-    const way = sorted && sorted.name === name && sorted.way === first ? other : first;
+    const again = sorted && sorted.name === name && sorted.way === first(name);
+    const way = again ? other(first(name)) : first(name);
     sorted = { name, way };
     const sign = way === "ascending" ? 1 : -1;
     const key = (i) => value(name, i);
@@ -133,7 +146,7 @@
       const by = typeof one === "number" ? one - two : String(one).localeCompare(String(two), "en", { numeric: true });
       return sign * by || a - b;
     });
-    head();
+    mark();
     update();
   };
 
@@ -155,7 +168,7 @@
       if (all.length < 2) continue;
       all.sort((a, b) => String(a).localeCompare(String(b), "en", { numeric: true }));
       const select = make("select", { name }, make("option", { value: "", textContent: `${data.titles[name]}: all` }),
-        ...all.map((one) => make("option", { value: String(one), textContent: name === "batch" ? `batch ${one}` : name === "devices" ? `${one} devices` : String(one) })));
+        ...all.map((one) => make("option", { value: String(one), textContent: name === "batch" ? `batch ${one}` : name === "devices" ? `${one} device${one === 1 ? "" : "s"}` : String(one) })));
       select.setAttribute("aria-label", data.titles[name]);
       select.addEventListener("change", () => { chosen[name] = select.value; room = STEP; update(); });
       $("selects").append(select);
@@ -203,6 +216,9 @@
     for (const section of document.querySelectorAll("section.has-figures"))
       section.hidden = ![...section.querySelectorAll("figure")].some((f) => !f.hidden);
   };
+  const longest = (spec) => Math.max(1, ...spec.layer.flatMap((layer) =>
+    ["color", "strokeDash"].flatMap((channel) => layer.encoding?.[channel]?.scale?.domain ?? []))
+    .map((name) => Math.min(21, String(name).length)));
   const draw = async () => {
     for (const [number, figure] of data.figures.entries()) {
       const place = $(`figure-${number}`).querySelector(".chart");
@@ -210,10 +226,12 @@
       const spec = { ...figure.spec, data: { name: "values", values: figure.values.map((v) => ({ ...v })) }, background: "transparent" };
       // One line of legend for each meaning: Vega knows this, Vega-Lite's own schema does not.
       const layout = { top: { direction: "vertical", anchor: "start" } };
-      const legend = { ...data.config.legend, layout, columns: place.clientWidth < 420 ? 3 : 6 };
+      const columns = Math.max(1, Math.min(6, Math.floor((place.clientWidth - 60) / (28 + 7 * longest(figure.spec)))));
+      const legend = { ...data.config.legend, layout, columns };
       const config = { ...data.config, legend };
       const made = await vegaEmbed(place, spec, { renderer: "svg", actions: false, config, mode: "vega-lite" });
-      views.set(number, made.view);
+      // A filter may leave a layer with nothing to show, which is no reason to warn (1: errors alone).
+      views.set(number, made.view.logLevel(1));
     }
     if (visible.length !== total) charts();
   };
