@@ -1,11 +1,14 @@
 """A sweep whose cells are jobs of real Slurm: submitted once, waited for and collected."""
 
 import json
+import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from lab_slurm import Slurm
-from test_slurm import Site, site  # noqa: F401
+from test_slurm import PATIENCE, Site, site  # noqa: F401
 
 SWEEP = """
 network = "deepmnist"
@@ -49,6 +52,29 @@ def test_a_sweep_submits_what_is_missing_and_collects_it(user: Site) -> None:
     assert (len(user.jobs()), len(user.records())) == (3, 3)
 
 
+@pytest.fixture
+def kept_waiting(slurm: Slurm) -> Iterator[None]:
+    """No job starts before two of them are in the queue."""
+
+    def state(word: str) -> None:
+        assert slurm.run("scontrol", "update", "PartitionName=GPU", f"State={word}").returncode == 0
+
+    def release() -> None:
+        end = time.monotonic() + PATIENCE
+        while len(slurm.run("squeue", "--noheader").stdout.splitlines()) < 2:
+            if time.monotonic() > end:
+                break
+            time.sleep(0.5)
+        state("UP")
+
+    state("DOWN")
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    yield
+    releasing.join()
+
+
+@pytest.mark.usefixtures("kept_waiting")
 def test_jobs_that_are_in_the_queue_are_waited_for_not_submitted_again(user: Site) -> None:
     user.submit(
         "deepmnist", "--engine", "clockwork", "--device", "step=0.01", "--devices", "1",

@@ -190,7 +190,7 @@ def test_what_a_child_burnt_stays_counted_when_it_has_ended() -> None:
         while cpu_seconds(child) < BURNT_SECONDS:
             nap()
         before = _cpu_clock(()).own
-    assert _cpu_clock(()).own >= before
+    assert _cpu_clock(()).own > before - 1e-6  # A sum of floats in another order.
 
 
 def test_a_rank_beside_this_one_is_not_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
