@@ -71,6 +71,8 @@ ROUNDING = (Conv, Norm, Dense, LRN, Mean, Add, Scale, Gate, ChannelNorm, Channel
 """Ops that compute numbers that nobody had; the others hand on what they get, or none of it."""
 REMEMBERED = 2
 """Batches whose derivatives are kept for as long as the weights stay where they are."""
+GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+"""Of its form by tanh."""
 Arrays = Mapping[str, NDArray[np.floating]]
 """Weights by canonical name, in any float type."""
 Images = NDArray[np.floating]
@@ -246,7 +248,6 @@ ACTS: dict[str, Callable[[Act, Array], Array]] = {
     "gelu": lambda op, x: x * normal_share(x),
     "gelu-tanh": lambda op, x: x * (1 + np.tanh(GELU_SLOPE * (x + GELU_CUBE * x**3))) / 2,
 }
-GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 
 
 def sigmoid(x: Array) -> Array:
