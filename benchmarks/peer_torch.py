@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -74,6 +77,23 @@ class ResNet50(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.fc(self.blocks(self.stem(x)).mean((2, 3)))
+
+
+def from_torchvision(name: str, **options: float) -> nn.Module:
+    """torchvision's own model."""
+    model: nn.Module = getattr(_models(), name)(weights=None, **options)
+    return model
+
+
+@cache
+def _models() -> Any:
+    # Stubs stand for the compiled ops that the CPU's torch lacks; they last as long as `library`.
+    library = torch.library.Library("torchvision", "DEF")
+    for op in ("nms", "qnms"):
+        library.define(f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    models = importlib.import_module("torchvision").models
+    models.kept = library
+    return models
 
 
 def bare_step(

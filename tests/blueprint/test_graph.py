@@ -19,6 +19,8 @@ def every_op() -> Blueprint:
     net = Draft("every", (8, 8, 3))
     x = net.image.conv_norm_relu(4, 3, pad=1).lrn(2, 1e-4, 0.75)
     x = (x + x.scale(0.5)).concat(x.max_pool(1, 1)).widen(1, 1).avg_pool(2, 2)
+    x = x.squeeze_excite(2, "silu", "hardsigmoid").channel_norm().channel_scale().shuffle(2)
+    x = x.concat(*x.split())
     with net.scope("aux"):
         aux = x.mean().logits(5)
     return x.flatten().dense(6).dropout(0.5).logits(5).done((aux, 0.3))

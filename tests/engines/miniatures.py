@@ -119,6 +119,35 @@ def flat_answer() -> Blueprint:
     return Draft("flat_answer", (4, 4, 2)).image.conv(2, 3, 1, bias=True).flatten().done()
 
 
+def excited() -> Blueprint:
+    """Gates in both usual forms, on what others read too, and the activations that go with them."""
+    x = Draft("excited", (7, 6, 3)).image.conv_norm(4, 3, 2, 1).act("silu")
+    y = x.conv_norm(8, 1).act("hardswish").conv_norm(8, 3, pad=1, groups=8).act("hardswish")
+    y = y.squeeze_excite(2, "relu", "hardsigmoid").conv_norm(4, 1)
+    x = x + y
+    x = (x.squeeze_excite(3, "silu", "sigmoid") + x).act("silu")
+    return x.mean().dense(6).act("hardswish").logits(CLASSES).done()
+
+
+def layer_normed() -> Blueprint:
+    """Norms over channels, of images and of a vector; both forms of GELU; a factor a channel."""
+    x = Draft("layer_normed", (8, 8, 3)).image.conv(6, 2, 2, bias=True).channel_norm()
+    y = x.conv(6, 3, pad=1, groups=6, bias=True).channel_norm(1e-5).conv(9, 1, bias=True)
+    x = x + y.act("gelu").conv(6, 1, bias=True).channel_scale()
+    x = x.channel_norm().conv(8, 2, 2, bias=True).act("gelu-tanh")
+    return x.mean().channel_norm().channel_scale().logits(CLASSES).done()
+
+
+def shuffled() -> Blueprint:
+    """Channels that are split, put side by side again and shuffled, with a vector's too."""
+    x = Draft("shuffled", (6, 7, 3)).image.conv_norm_relu(6, 3, pad=1)
+    kept, y = x.split()
+    x = kept.concat(y.conv_norm_relu(3, 1).conv_norm(3, 3, pad=1, groups=3)).shuffle(2)
+    x = (x.shuffle(3) + x).relu()
+    one, other = x.mean().split()
+    return (one + other).logits(CLASSES).done()
+
+
 def small() -> Blueprint:
     """The least that has every kind of weight: kernels, a bias, batch norm."""
     x = Draft("small", (5, 5, 2)).image.conv_norm_relu(3, 3, pad=1).conv(4, 1, bias=True).relu()
@@ -145,6 +174,9 @@ MINIATURES: dict[str, Callable[[], Blueprint]] = {
         with_auxiliary,
         flattened_every_way,
         flat_answer,
+        excited,
+        layer_normed,
+        shuffled,
     )
 }
 
@@ -155,7 +187,7 @@ def lively_weights(blueprint: Blueprint, seed: int = 1) -> Weights:
     weights = initial_weights(blueprint, seed)
     for name, array in weights.items():
         kind = name.rpartition("/")[2]
-        if kind in ("scale", "variance"):
+        if kind in ("scale", "variance", "gain"):
             weights[name] = random.uniform(0.5, 2, array.shape).astype(np.float32)
         elif kind != "kernel":
             weights[name] = random.uniform(-0.5, 0.5, array.shape).astype(np.float32)

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("process")]
 
 ENGINE = keras_process.engine()
 BACKEND = ENGINE.removeprefix("keras/")
-FEW = ("residual", "grouped", "inception", "flattened_every_way")
+FEW = ("residual", "grouped", "inception", "flattened_every_way", "layer_normed", "shuffled")
 """The miniatures for what takes time to compile."""
 BUILD = MINIATURES | {"small": small, "dropping": dropping}
 

@@ -6,7 +6,19 @@ import sameness
 from miniatures import MINIATURES, host_batch, lively_weights, plain, residual
 
 from convdyno.blueprint.draft import Draft
-from convdyno.blueprint.ops import LRN, OPS, Conv, Norm, Pool
+from convdyno.blueprint.ops import (
+    LRN,
+    OPS,
+    Act,
+    ChannelNorm,
+    ChannelScale,
+    Conv,
+    Gate,
+    Norm,
+    Pool,
+    Shuffle,
+    Slice,
+)
 from convdyno.engines import reference, reference_update
 from convdyno.engines.contract import Optimiser, Trial, normalise
 from convdyno.engines.reference import COMPUTE
@@ -46,6 +58,45 @@ def test_local_response_is_normalised_by_the_sum_of_squares_nearby():
     near = np.array([1 + 4, 1 + 4 + 9, 4 + 9])
     expected = [1, 2, 3] / (2 + 0.5 * near) ** 0.75
     np.testing.assert_allclose(compute(LRN(1, 0.5, 0.75, 2.0), x), expected)
+
+
+CHANNELS = ROW.reshape(1, 1, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    # From tables of the normal distribution and of e^x, to their digits.
+    {
+        "silu": [-0.268941, 0.731059, 3.928055],
+        "hardsigmoid": [1 / 3, 2 / 3, 1.0],
+        "hardswish": [-1 / 3, 2 / 3, 4.0],
+        "gelu": [-0.158655, 0.841345, 3.999873],
+        "gelu-tanh": [-0.158808, 0.841192, 3.999930],
+    }.items(),
+)
+def test_activations_by_hand(kind, expected):
+    found = compute(Act(kind), np.array([-1.0, 1.0, 4.0]))
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+def test_a_gate_multiplies_each_channel():
+    image = np.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 2, 2)
+    assert COMPUTE[Gate](Gate(), {}, image, np.array([[10.0, 0.5]])).ravel().tolist() == [
+        10.0, 1.0, 30.0, 2.0
+    ]  # fmt: skip
+
+
+def test_channels_are_normalised_position_by_position():
+    found = compute(ChannelNorm(1e-12), CHANNELS, scale=np.ones(3), offset=np.array([0, 0, 1.0]))
+    np.testing.assert_allclose(found, [-np.sqrt(1.5), 0, np.sqrt(1.5) + 1], rtol=1e-9)
+    assert compute(ChannelScale(), CHANNELS, gain=np.array([2.0, 3.0, 5.0])) == [2.0, 6.0, 15.0]
+
+
+def test_channels_are_taken_and_shuffled():
+    assert compute(Slice(1, 2), CHANNELS) == [2.0, 3.0]
+    six = np.arange(6.0).reshape(1, 1, 1, 6)
+    assert compute(Shuffle(2), six) == [0, 3, 1, 4, 2, 5]
+    assert compute(Shuffle(3), six) == [0, 2, 4, 1, 3, 5]
 
 
 def test_batch_norm_in_training_has_mean_0_and_population_variance_1():

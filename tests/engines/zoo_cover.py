@@ -89,7 +89,7 @@ def shortened(blueprint: Blueprint, wanted: frozenset[Signature]) -> Blueprint:
     """What is left of a network when all that the wanted signatures do not need is left out."""
 
     def has_them(tried: Blueprint) -> bool:
-        return wanted <= signatures(tried)
+        return bool(tried.weights) and wanted <= signatures(tried)
 
     while True:
         before = blueprint

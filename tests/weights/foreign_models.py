@@ -69,6 +69,24 @@ def enliven(model: Any) -> Any:
             module.weight.data.normal_(0, deviation, generator=random)
             if module.bias is not None:
                 module.bias.data.uniform_(-0.1, 0.1, generator=random)
+        elif isinstance(module, torch.nn.LayerNorm):
+            module.weight.data.uniform_(0.7, 1.3, generator=random)
+            module.bias.data.uniform_(-0.2, 0.2, generator=random)
+        if hasattr(module, "layer_scale"):
+            module.layer_scale.data.uniform_(0.2, 0.5, generator=random)
+    return model.eval()
+
+
+def calm(model: Any, images: NDArray[np.uint8]) -> Any:
+    """Running statistics near those of some images: else deep gates amplify every rounding."""
+    import torch
+
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.momentum = 0.9
+    torch_logits(model.train(), images)
+    for norm in norms:
+        norm.num_batches_tracked.zero_()
     return model.eval()
 
 

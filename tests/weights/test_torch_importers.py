@@ -4,7 +4,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from foreign_models import CLOSE, difference, enliven, images_for, our_logits, timm, torch_logits
+from foreign_models import (
+    CLOSE,
+    calm,
+    difference,
+    enliven,
+    images_for,
+    our_logits,
+    timm,
+    torch_logits,
+)
 from foreign_models import torchvision as torchvision_models
 
 from convdyno.zoo.foreign.convert import foreign_names, from_foreign, recognise, to_foreign
@@ -31,6 +40,20 @@ COMPUTED = [
     Case("timm", "resnet18", "resnet18", 64),
     Case("torchvision", "resnext50_32x4d", "resnext50", 64),
     Case("timm", "resnetv2_50", "resnet50-v2", 64),
+    Case("timm", "seresnet50", "se-resnet50", 64),
+    Case("torchvision", "densenet121", "densenet121", 64),
+    Case("torchvision", "squeezenet1_0", "squeezenet1.0", 64),
+    Case("torchvision", "squeezenet1_1", "squeezenet1.1", 64),
+    Case("torchvision", "mobilenet_v2", "mobilenet2", 64),
+    Case("torchvision", "mobilenet_v3_large", "mobilenet3-large", 64),
+    Case("torchvision", "mobilenet_v3_small", "mobilenet3-small", 64),
+    Case("torchvision", "mnasnet1_0", "mnasnet1", 64),
+    Case("torchvision", "shufflenet_v2_x1_0", "shufflenet2-1.0", 64),
+    Case("torchvision", "efficientnet_b0", "efficientnet-b0", 64),
+    Case("torchvision", "efficientnet_v2_s", "efficientnet2-s", 64),
+    Case("torchvision", "regnet_x_3_2gf", "regnetx-3.2", 64),
+    Case("torchvision", "regnet_y_3_2gf", "regnety-3.2", 64),
+    Case("torchvision", "convnext_tiny", "convnext-tiny", 64),
     Case("timm", "inception_v4", "inception4-slim", 139, slow=True),
     Case("timm", "inception_resnet_v2", "inception-resnet2-slim", 139, slow=True),
     Case("timm", "vgg11", "vgg11", 224, slow=True),
@@ -45,6 +68,10 @@ NAMED = [
     *(Case("timm", f"resnetv2_{n}", f"resnet{n}-v2", 224) for n in (101, 152)),
     *(Case("timm", f"resnext{n}_32x4d", f"resnext{n}", 224) for n in (50, 101)),
     Case("timm", "inception_v3", "inception3-torchvision", 299),
+    Case("torchvision", "wide_resnet50_2", "wide-resnet50-2", 224),
+    Case("timm", "wide_resnet50_2", "wide-resnet50-2", 224),
+    *(Case("torchvision", f"densenet{n}", f"densenet{n}", 224) for n in (169, 201)),
+    Case("timm", "densenet121", "densenet121", 224),
 ]
 
 
@@ -56,7 +83,8 @@ def make(case: Case, classes: int = 10) -> Any:
     """A model that has no values yet."""
     import torch
 
-    with torch.device("meta"):
+    # torchvision's RegNets compute their widths with torch.
+    with torch.device("cpu" if case.model.startswith("regnet") else "meta"):
         if case.library == "timm":
             return timm().create_model(case.model, num_classes=classes)
         maker = getattr(torchvision_models(), case.model)
@@ -69,14 +97,16 @@ def make(case: Case, classes: int = 10) -> Any:
 def test_the_library_and_the_zoo_answer_the_same(case: Case) -> None:
     import torch
 
-    model = enliven(make(case))
-    state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     blueprint = build(case.network, (case.side, case.side), 10)
+    images = images_for(blueprint)
+    model = enliven(make(case))
+    if case.network.startswith("efficientnet"):
+        model = calm(model, images)
+    state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     if (case.library, case.model) != ("timm", "resnet18"):  # torchvision's names are the same.
         assert recognise(state, blueprint) == case.library
 
     weights = from_foreign(state, blueprint, case.library)
-    images = images_for(blueprint)
     theirs = torch_logits(model, images)
     assert difference(our_logits(blueprint, weights, images), theirs) < CLOSE
 

@@ -20,11 +20,14 @@ from convdyno.blueprint.ops import (
     Act,
     ActKind,
     Add,
+    ChannelNorm,
+    ChannelScale,
     Concat,
     Conv,
     Dense,
     Dropout,
     Flatten,
+    Gate,
     Input,
     Mean,
     Norm,
@@ -35,6 +38,8 @@ from convdyno.blueprint.ops import (
     Quad,
     Scale,
     Shape,
+    Shuffle,
+    Slice,
     Widen,
 )
 from convdyno.errors import BadBlueprint
@@ -229,6 +234,38 @@ class Value:
     def widen(self, before: int, after: int) -> Value:
         """Zero channels before and after."""
         return self.then(self.draft.op(Widen, before, after))
+
+    def gate(self, vector: Value) -> Value:
+        """Each channel times a vector's value for it."""
+        return self.then(Gate(), vector)
+
+    def squeeze_excite(self, middle: int, inner: ActKind, outer: ActKind) -> Value:
+        """Each channel times what two dense layers make of all channels' means.
+
+        `middle` is how many features are between them, whatever the draft's width.
+        """
+        with self.draft.scope("gate"):
+            x = self.mean().then(self.draft.op(Dense, middle)).act(inner)
+            return self.gate(x.then(Dense(self.channels)).act(outer))
+
+    def channel_norm(self, eps: float = 1e-6, name: str | None = None) -> Value:
+        """Layer normalisation: each position over its channels."""
+        return self.then(self.draft.op(ChannelNorm, eps), name=name)
+
+    def channel_scale(self, name: str | None = None) -> Value:
+        """A product with a weight for each channel."""
+        return self.then(ChannelScale(), name=name)
+
+    def split(self) -> tuple[Value, Value]:
+        """The first half of the channels, and the rest."""
+        half = self.channels // 2
+        parts = ((0, half), (half, self.channels - half))
+        one, other = (self.then(self.draft.op(Slice, *part)) for part in parts)
+        return one, other
+
+    def shuffle(self, groups: int) -> Value:
+        """Channels in another order: the first of each group, then the second of each."""
+        return self.then(self.draft.op(Shuffle, groups))
 
     def concat(self, *others: Value) -> Value:
         """This and others side by side along the channels."""

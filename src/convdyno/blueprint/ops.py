@@ -17,7 +17,10 @@ Pair = tuple[int, int]
 Quad = tuple[int, int, int, int]
 """Padding: top, bottom, left, right."""
 
-ActKind = Literal["relu", "relu6", "leaky", "tanh", "sigmoid"]
+ActKind = Literal[
+    "relu", "relu6", "leaky", "tanh", "sigmoid",
+    "silu", "hardswish", "hardsigmoid", "gelu", "gelu-tanh",
+]  # fmt: skip
 PoolKind = Literal["max", "average"]
 
 STATE = frozenset({"mean", "variance"})
@@ -109,7 +112,12 @@ class Norm(Op):
 
 @dataclass(frozen=True, slots=True)
 class Act(Op):
-    """An elementwise non-linearity; `slope` is the leaky one's for negative values."""
+    """An elementwise non-linearity; `slope` is the leaky one's for negative values.
+
+    silu x sigmoid(x), hardsigmoid relu6(x + 3) / 6, hardswish x hardsigmoid(x), gelu x times the
+    normal distribution's share below x, gelu-tanh its approximation by
+    x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+    """
 
     kind: ActKind = "relu"
     slope: float = 0.0
@@ -254,6 +262,75 @@ class Widen(Op):
         return h, w, self.before + c + self.after
 
 
+@dataclass(frozen=True, slots=True)
+class Gate(Op):
+    """An image times a vector: each channel by the vector's value for it (squeeze-excite)."""
+
+    arity = (2, 2)
+
+    def shape(self, *inputs: Shape) -> Shape:
+        image, vector = inputs
+        if vector != _image(image)[2:]:
+            raise ValueError(f"a gate takes an image and a vector of its channels, not {inputs}")
+        return image
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelNorm(Op):
+    """Each position's channels less their mean and by their deviation (layer norm), times a scale
+    and plus an offset for each channel; the same in training and in use."""
+
+    eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        _positive(self, "eps")
+
+    def weights(self, *inputs: Shape) -> dict[str, Shape]:
+        return dict.fromkeys(("scale", "offset"), inputs[0][-1:])
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelScale(Op):
+    """A product with a weight for each channel, which starts at 1e-6 (ConvNeXt's layer scale)."""
+
+    def weights(self, *inputs: Shape) -> dict[str, Shape]:
+        return {"gain": inputs[0][-1:]}
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Op):
+    """The channels from `first` on, `count` of them."""
+
+    first: int
+    count: int
+
+    def __post_init__(self) -> None:
+        _positive(self, "count")
+        if self.first < 0:
+            raise ValueError(f"first must not be negative: {self.first}")
+
+    def shape(self, *inputs: Shape) -> Shape:
+        channels = inputs[0][-1]
+        if self.first + self.count > channels:
+            raise ValueError(f"there are no {self.count} of {channels} channels from {self.first}")
+        return *inputs[0][:-1], self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle(Op):
+    """Channels in another order: the first of each of so many groups, then the second of each."""
+
+    groups: int
+
+    def __post_init__(self) -> None:
+        _positive(self, "groups")
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if _image(inputs[0])[2] % self.groups:
+            raise ValueError(f"{inputs[0][2]} channels do not divide into {self.groups} groups")
+        return inputs[0]
+
+
 OPS: dict[str, type[Op]] = {
     op.__name__: op
     for op in (
@@ -271,6 +348,11 @@ OPS: dict[str, type[Op]] = {
         Scale,
         LRN,
         Widen,
+        Gate,
+        ChannelNorm,
+        ChannelScale,
+        Slice,
+        Shuffle,
     )
 }
 

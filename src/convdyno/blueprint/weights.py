@@ -35,6 +35,7 @@ def lively_weights(blueprint: Blueprint, seed: int = 0) -> Weights:
     low_high = {
         "scale": (0.4, 0.6),
         "offset": (0.8, 1.2),
+        "gain": (0.4, 0.6),
         "bias": (-0.1, 0.1),
         "mean": (-0.1, 0.1),
         "variance": (0.5, 1.5),
@@ -63,8 +64,7 @@ def _draw(name: str, shape: Shape, init: Init, seed: int) -> Array:
     if kind == "kernel":
         word = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
         return KERNELS[init](np.random.default_rng([seed, word]), shape).astype(np.float32)
-    constants = {"bias": BIASES[init], "scale": 1.0, "offset": 0.0, "mean": 0.0, "variance": 1.0}
-    return np.full(shape, constants[kind], np.float32)
+    return np.full(shape, CONSTANTS.get(kind, BIASES[init]), np.float32)
 
 
 def _fans(shape: Shape) -> tuple[int, int]:
@@ -100,3 +100,4 @@ KERNELS: dict[Init, Callable[[np.random.Generator, Shape], NDArray[np.floating]]
     "deepmnist": _truncated,
 }
 BIASES: dict[Init, float] = {"he": 0.0, "glorot": 0.0, "deepmnist": 0.1}
+CONSTANTS = {"scale": 1.0, "offset": 0.0, "mean": 0.0, "variance": 1.0, "gain": 1e-6}

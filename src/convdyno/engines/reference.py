@@ -24,11 +24,14 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelNorm,
+    ChannelScale,
     Concat,
     Conv,
     Dense,
     Dropout,
     Flatten,
+    Gate,
     Input,
     Mean,
     Norm,
@@ -37,6 +40,8 @@ from convdyno.blueprint.ops import (
     Pool,
     Quad,
     Scale,
+    Shuffle,
+    Slice,
     Widen,
 )
 from convdyno.blueprint.weights import Weights, check_weights
@@ -62,10 +67,12 @@ if TYPE_CHECKING:
 
 OWN = "own/reference/"
 """In a state: what was not yet rounded to float32."""
-ROUNDING = (Conv, Norm, Dense, LRN, Mean, Add, Scale)
+ROUNDING = (Conv, Norm, Dense, LRN, Mean, Add, Scale, Gate, ChannelNorm, ChannelScale)
 """Ops that compute numbers that nobody had; the others hand on what they get, or none of it."""
 REMEMBERED = 2
 """Batches whose derivatives are kept for as long as the weights stay where they are."""
+GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+"""Of its form by tanh."""
 Arrays = Mapping[str, NDArray[np.floating]]
 """Weights by canonical name, in any float type."""
 Images = NDArray[np.floating]
@@ -234,8 +241,24 @@ ACTS: dict[str, Callable[[Act, Array], Array]] = {
     "relu6": lambda op, x: np.clip(x, 0, 6),
     "leaky": lambda op, x: np.where(x > 0, x, op.slope * x),
     "tanh": lambda op, x: np.tanh(x),
-    "sigmoid": lambda op, x: 1 / (1 + np.exp(-x)),
+    "sigmoid": lambda op, x: sigmoid(x),
+    "silu": lambda op, x: x * sigmoid(x),
+    "hardswish": lambda op, x: x * np.clip(x + 3, 0, 6) / 6,
+    "hardsigmoid": lambda op, x: np.clip(x + 3, 0, 6) / 6,
+    "gelu": lambda op, x: x * normal_share(x),
+    "gelu-tanh": lambda op, x: x * (1 + np.tanh(GELU_SLOPE * (x + GELU_CUBE * x**3))) / 2,
 }
+
+
+def sigmoid(x: Array) -> Array:
+    """Between 0 and 1."""
+    return 1 / (1 + np.exp(-x))
+
+
+def normal_share(x: Array) -> Array:
+    """The share of the normal distribution that is below each value."""
+    share = [0.5 * math.erfc(-value / math.sqrt(2)) for value in x.ravel().tolist()]
+    return np.array(share, x.dtype).reshape(x.shape)
 
 
 def _pool(op: Pool, w: Mapping[str, Array], x: Array) -> Array:
@@ -265,6 +288,23 @@ def near(x: Array, radius: int) -> Array:
     return total
 
 
+def _channel_norm(op: ChannelNorm, w: Mapping[str, Array], x: Array) -> Array:
+    normal, _ = standardised(op, x)
+    return normal * w["scale"] + w["offset"]
+
+
+def standardised(op: ChannelNorm, x: Array) -> tuple[Array, Array]:
+    """Each position's channels with mean 0 and deviation 1, and what that deviation was."""
+    deviation: Array = np.sqrt(x.var(axis=-1, keepdims=True) + op.eps)
+    return (x - x.mean(axis=-1, keepdims=True)) / deviation, deviation
+
+
+def shuffled(x: Array, groups: int) -> Array:
+    """Channels in another order: the first of each group, then the second of each."""
+    parts = x.reshape(*x.shape[:-1], groups, -1)
+    return parts.swapaxes(-1, -2).reshape(x.shape)
+
+
 def _padded(x: Array, pad: Quad, value: float) -> Array:
     top, bottom, left, right = pad
     return np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=value)
@@ -289,6 +329,11 @@ COMPUTE: dict[type[Op], Callable[..., Array]] = {
     Concat: lambda op, w, *xs: np.concatenate(xs, axis=-1),
     Scale: lambda op, w, x: op.factor * x,
     Widen: lambda op, w, x: np.pad(x, ((0, 0), (0, 0), (0, 0), (op.before, op.after))),
+    Gate: lambda op, w, x, gate: x * gate[:, None, None],
+    ChannelNorm: _channel_norm,
+    ChannelScale: lambda op, w, x: x * w["gain"],
+    Slice: lambda op, w, x: x[..., op.first : op.first + op.count],
+    Shuffle: lambda op, w, x: shuffled(x, op.groups),
 }
 """What each op computes as in use: (the op, its own weights, its inputs) -> its output."""
 

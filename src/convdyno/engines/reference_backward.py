@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,16 +13,21 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelNorm,
+    ChannelScale,
     Concat,
     Conv,
     Dense,
     Dropout,
     Flatten,
+    Gate,
     Mean,
     Norm,
     Op,
     Pool,
     Scale,
+    Shuffle,
+    Slice,
     Widen,
 )
 from convdyno.engines import reference
@@ -161,7 +167,21 @@ ACTS: dict[str, Callable[[Act, Array, Array, Array], Array]] = {
     "leaky": lambda op, y, dy, x: np.where(x > 0, dy, op.slope * dy),
     "tanh": lambda op, y, dy, x: dy * (1 - y * y),
     "sigmoid": lambda op, y, dy, x: dy * y * (1 - y),
+    "silu": lambda op, y, dy, x: dy * (reference.sigmoid(x) * (1 - y) + y),
+    "hardswish": lambda op, y, dy, x: dy * np.where(x > 3, 1, np.where(x > -3, (2 * x + 3) / 6, 0)),
+    "hardsigmoid": lambda op, y, dy, x: dy * ((x > -3) & (x < 3)) / 6,
+    "gelu": lambda op, y, dy, x: (
+        dy * (reference.normal_share(x) + x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))
+    ),
+    "gelu-tanh": lambda op, y, dy, x: dy * _gelu_tanh_slope(x),
 }
+
+
+def _gelu_tanh_slope(x: Array) -> Array:
+    slope, cube = reference.GELU_SLOPE, reference.GELU_CUBE
+    tanh = np.tanh(slope * (x + cube * x**3))
+    inner: Array = (1 - tanh**2) * slope * (1 + 3 * cube * x**2)
+    return (1 + tanh + x * inner) / 2
 
 
 def _pool(op: Pool, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
@@ -207,6 +227,36 @@ def _mean(op: Mean, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> De
     return [np.broadcast_to(dy[:, None, None] / (x.shape[1] * x.shape[2]), x.shape)], {}
 
 
+def _gate(op: Gate, w: Mapping[str, Array], y: Array, dy: Array, x: Array, g: Array) -> Derivatives:
+    return [dy * g[:, None, None], (dy * x).sum((1, 2))], {}
+
+
+def _channel_norm(
+    op: ChannelNorm, w: Mapping[str, Array], y: Array, dy: Array, x: Array
+) -> Derivatives:
+    normal, deviation = reference.standardised(op, x)
+    axes = tuple(range(x.ndim - 1))
+    dn = dy * w["scale"]
+    inner = dn.mean(-1, keepdims=True) + normal * (dn * normal).mean(-1, keepdims=True)
+    return [(dn - inner) / deviation], {"scale": (dy * normal).sum(axes), "offset": dy.sum(axes)}
+
+
+def _channel_scale(
+    op: ChannelScale, w: Mapping[str, Array], y: Array, dy: Array, x: Array
+) -> Derivatives:
+    return [dy * w["gain"]], {"gain": (dy * x).sum(tuple(range(x.ndim - 1)))}
+
+
+def _slice(op: Slice, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
+    dx = np.zeros_like(x)
+    dx[..., op.first : op.first + op.count] = dy
+    return [dx], {}
+
+
+def _shuffle(op: Shuffle, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> Derivatives:
+    return [reference.shuffled(dy, x.shape[-1] // op.groups)], {}
+
+
 BACKWARD: dict[type[Op], Callable[..., Derivatives]] = {
     Conv: _conv,
     Norm: _norm,
@@ -221,6 +271,11 @@ BACKWARD: dict[type[Op], Callable[..., Derivatives]] = {
     Concat: _concat,
     Scale: lambda op, w, y, dy, x: ([op.factor * dy], {}),
     Widen: lambda op, w, y, dy, x: ([dy[..., op.before : op.before + x.shape[-1]]], {}),
+    Gate: _gate,
+    ChannelNorm: _channel_norm,
+    ChannelScale: _channel_scale,
+    Slice: _slice,
+    Shuffle: _shuffle,
 }
 """The derivatives of each op: (the op, its weights, its output, the loss's derivative by that
 output, its inputs) -> the loss's derivatives by its inputs and weights."""

@@ -15,7 +15,21 @@ from typing import Any
 import numpy as np
 
 from convdyno.blueprint.graph import Blueprint, Node
-from convdyno.blueprint.ops import LRN, Act, Add, Conv, Dense, Dropout, Norm, Op, Pool, Scale
+from convdyno.blueprint.ops import (
+    LRN,
+    Act,
+    Add,
+    ChannelNorm,
+    ChannelScale,
+    Conv,
+    Dense,
+    Dropout,
+    Gate,
+    Norm,
+    Op,
+    Pool,
+    Scale,
+)
 from convdyno.engines.contract import FaultEffect
 from convdyno.engines.reference import COMPUTE, Arrays, Images, Labels, Pass, forward
 from convdyno.engines.reference_backward import backward, slopes_of_loss
@@ -28,10 +42,20 @@ SHARE = 0.1
 """By how much a number is changed."""
 NUMBERS = {
     Norm: {"eps": "epsilon"},
+    ChannelNorm: {"eps": "epsilon"},
     LRN: {"alpha": "alpha", "beta": "beta", "bias": "bias"},
     Scale: {"factor": "factor"},
 }
 """What each op has to be right about, besides what it computes."""
+
+
+MISTAKEN = {
+    "relu": ("relu6", "ReLU6"), "relu6": ("relu", "ReLU"), "silu": ("hardswish", "hardswish"),
+    "hardswish": ("silu", "SiLU"), "hardsigmoid": ("sigmoid", "sigmoid"),
+    "sigmoid": ("hardsigmoid", "hardsigmoid"), "gelu": ("gelu-tanh", "the tanh form"),
+    "gelu-tanh": ("gelu", "the exact form"),
+}  # fmt: skip
+"""What an activation is easily mistaken for."""
 
 
 def coverage(
@@ -83,10 +107,9 @@ def _wrong(
         case Dropout():
             return
         case Act(kind, slope):
-            if kind == "relu":
-                yield "ReLU6 instead", 1.0, _other(op, own, inputs, "kind", "relu6")
-            elif kind == "relu6":
-                yield "ReLU instead", 1.0, _other(op, own, inputs, "kind", "relu")
+            if kind in MISTAKEN:
+                other, words = MISTAKEN[kind]
+                yield f"{words} instead", 1.0, _other(op, own, inputs, "kind", other)
             elif kind == "leaky":
                 yield "slope", SHARE, _other(op, own, inputs, "slope", slope * (1 + SHARE))
         case Pool(kind, pad=pad, count_pad=counted):
@@ -103,6 +126,12 @@ def _wrong(
             for source, x in zip(node.inputs, inputs, strict=True):
                 yield f"without {source}", 1.0, y - x
             return
+        case Gate():
+            yield "left out", 1.0, inputs[0]
+            return
+        case ChannelScale():
+            noise = np.random.default_rng(1).choice((-SHARE, SHARE), own["gain"].shape)
+            yield "gain", SHARE, y * (1 + noise)
         case LRN(radius):
             yield "radius 1 more", 1.0, _other(op, own, inputs, "radius", radius + 1)
     alike = len(inputs) == 1 and inputs[0].shape == y.shape

@@ -20,13 +20,18 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelNorm,
+    ChannelScale,
     Concat,
     Conv,
     Dense,
     Dropout,
+    Gate,
     Norm,
     Pool,
     Scale,
+    Shuffle,
+    Slice,
     Widen,
 )
 from convdyno.blueprint.weights import Weights, lively_weights
@@ -41,7 +46,10 @@ from convdyno.engines.reference import (
 from convdyno.engines.reference_rounding import EXACT, Arithmetic
 from convdyno.engines.reference_update import Array
 
-KINKS = {"relu": (0.0,), "relu6": (0.0, 6.0), "leaky": (0.0,)}
+KINKS = {
+    "relu": (0.0,), "relu6": (0.0, 6.0), "leaky": (0.0,), "hardswish": (-3.0, 3.0),
+    "hardsigmoid": (-3.0, 3.0),
+}  # fmt: skip
 SATURATED = 6.0
 """Where a ReLU6 ends: some of what a ReLU reads must be beyond it, to tell the two apart."""
 ACTIVE = 3.0
@@ -59,7 +67,7 @@ GAPS = 16
 DRAWS = 6
 CALM = 30.0
 """How many roundings every value should be away from a kink."""
-PASS = (Add, Concat, Dropout, Pool, Scale, Widen)
+PASS = (Add, Concat, Dropout, Pool, Scale, Widen, Gate, ChannelScale, Slice, Shuffle)
 """Ops that keep the size of what they read, roughly."""
 
 
@@ -124,6 +132,8 @@ class _Tuning:
                 self._size_kernel(node, inputs[0])
             case Norm():
                 self._size_norm(node, inputs[0])
+            case ChannelNorm() | ChannelScale():
+                self._size_channels(node)
             case Act(kind) if kind in KINKS:
                 self._settle(node)
         self.done.values[node.name] = self._value(node, images)
@@ -164,6 +174,13 @@ class _Tuning:
         others = {"offset": offset, "mean": mean, "variance": variance}
         self.weights |= {names[kind]: value.astype(np.float32) for kind, value in others.items()}
 
+    def _size_channels(self, node: Node) -> None:
+        size = self._wanted(node) if isinstance(node.op, ChannelNorm) else 1.0
+        for kind, low, high in (("scale", 0.8, 1.2), ("gain", 0.8, 1.2), ("offset", -0.5, 0.5)):
+            if (name := f"{node.name}/{kind}") in self.weights:
+                drawn = self.random.uniform(low, high, self.weights[name].shape) * size
+                self.weights[name] = drawn.astype(np.float32)
+
     def _wanted(self, node: Node) -> float:
         """The deviation at which what reads a node does something."""
         if node.name in self._heads:
@@ -171,7 +188,7 @@ class _Tuning:
         factor, waiting = 1.0, list(self._readers[node.name])
         for reader in waiting:
             match reader.op:
-                case Norm(eps):
+                case Norm(eps) | ChannelNorm(eps):
                     return math.sqrt(EPSILONS * eps) * factor
                 case Act(kind):
                     felt = self._response_norm(reader)
@@ -227,7 +244,7 @@ class _Tuning:
         if any(r.name in self.done.values and r.name not in known for r in self._readers[name]):
             return []
         match node.op:
-            case Norm():
+            case Norm() | ChannelNorm():
                 return [(name, "offset", 1.0)]
             case Conv() | Dense() if f"{name}/bias" in self.weights:
                 return [(name, "bias", 1.0)]
@@ -270,12 +287,12 @@ def _shift(column: Array, kinks: Any, centre: float, random: np.random.Generator
     if deviation == 0 or len(column) < 2:
         return 0.0
     middles, gaps = (column[1:] + column[:-1]) / 2, np.diff(column)
-    near = np.abs(-middles - wanted) < deviation * random.uniform(0.4, 0.6)
+    near = np.abs(kinks[0] - middles - wanted) < deviation * random.uniform(0.4, 0.6)
     chosen = np.flatnonzero(near)
     if not len(chosen):
         return wanted
     widest = chosen[np.argsort(gaps[chosen])[-GAPS:]]
-    tried = -middles[widest]
+    tried = kinks[0] - middles[widest]
     places = kinks[None, :] - tried[:, None]
     right = np.clip(np.searchsorted(column, places), 1, len(column) - 1)
     margin = np.minimum(np.abs(column[right] - places), np.abs(column[right - 1] - places))

@@ -37,6 +37,13 @@ FAMILIES = (
     "resnet_v2",
     "resnext",
     "cifar",
+    "densenet",
+    "squeezenet",
+    "mobilenet",
+    "shufflenet",
+    "efficientnet",
+    "regnet",
+    "convnext",
 )
 """The modules of the zoo, in the order in which their networks are listed."""
 

@@ -15,6 +15,8 @@ from convdyno.zoo.registry import Drawing, network
 
 HE15 = "arXiv:1512.03385"
 GOYAL = "arXiv:1706.02677"
+ZAGORUYKO = "arXiv:1605.07146"
+HU = "arXiv:1709.01507"
 
 DEPTHS = {
     18: (2, 2, 2, 2),
@@ -53,6 +55,20 @@ def bottleneck(x: Value, width: int, stride: int, first: bool, bias: bool = Fals
 def bottleneck_v15(x: Value, width: int, stride: int, first: bool) -> Value:
     """1x1, 3x3, 1x1; the 3x3 takes the stride."""
     y = x.conv_norm_relu(width, 1).conv_norm_relu(width, 3, stride, pad=1).conv_norm(4 * width, 1)
+    return (y + (shortcut(x, 4 * width, stride) if first else x)).relu()
+
+
+def wide_bottleneck(x: Value, width: int, stride: int, first: bool) -> Value:
+    """v1.5 with a 3x3 of twice as many channels."""
+    y = x.conv_norm_relu(2 * width, 1).conv_norm_relu(2 * width, 3, stride, pad=1)
+    y = y.conv_norm(4 * width, 1)
+    return (y + (shortcut(x, 4 * width, stride) if first else x)).relu()
+
+
+def gated_bottleneck(x: Value, width: int, stride: int, first: bool) -> Value:
+    """v1.5 with a gate before the sum."""
+    y = x.conv_norm_relu(width, 1).conv_norm_relu(width, 3, stride, pad=1).conv_norm(4 * width, 1)
+    y = y.squeeze_excite(max(1, y.channels // 16), "relu", "sigmoid")
     return (y + (shortcut(x, 4 * width, stride) if first else x)).relu()
 
 
@@ -101,6 +117,14 @@ each_depth("resnet{}", HE15, "v1: the first 1x1 takes the stride")(
 )
 each_depth("resnet{}-v1.5", GOYAL, "v1.5, torchvision's: the 3x3 takes the stride")(
     partial(resnet, block=bottleneck_v15)
+)
+
+
+each_depth("wide-resnet{}-2", ZAGORUYKO, "v1.5 with twice as many channels in the 3x3", (50,))(
+    partial(resnet, block=wide_bottleneck)
+)
+each_depth("se-resnet{}", HU, "v1.5 with a gate (squeeze-excite) in each block", (50,))(
+    partial(resnet, block=gated_bottleneck)
 )
 
 

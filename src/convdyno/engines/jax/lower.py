@@ -18,17 +18,22 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelNorm,
+    ChannelScale,
     Concat,
     Conv,
     Dense,
     Dropout,
     Flatten,
+    Gate,
     Input,
     Mean,
     Norm,
     Op,
     Pool,
     Scale,
+    Shuffle,
+    Slice,
     Widen,
 )
 
@@ -179,6 +184,11 @@ ACTS: dict[str, Callable[[Act, Array], Array]] = {
     "leaky": lambda op, x: jnp.where(x > 0, x, op.slope * x),
     "tanh": lambda op, x: jnp.tanh(x),
     "sigmoid": lambda op, x: jax.nn.sigmoid(x),
+    "silu": lambda op, x: jax.nn.silu(x),
+    "hardswish": lambda op, x: jax.nn.hard_swish(x),
+    "hardsigmoid": lambda op, x: jax.nn.hard_sigmoid(x),
+    "gelu": lambda op, x: jax.nn.gelu(x, approximate=False),
+    "gelu-tanh": lambda op, x: jax.nn.gelu(x, approximate=True),
 }
 
 
@@ -201,6 +211,18 @@ def _lrn(walk: _Walk, op: LRN, w: Arrays, x: Array) -> Array:
         ((0, 0), (0, 0), (0, 0), side),
     )
     return (x * (op.bias + op.alpha * near) ** -op.beta).astype(walk.policy.between)
+
+
+def _channel_norm(walk: _Walk, op: ChannelNorm, w: Arrays, x: Array) -> Array:
+    x = x.astype(jnp.float32)
+    centred = x - x.mean(-1, keepdims=True)
+    variance = jnp.square(centred).mean(-1, keepdims=True)
+    y = centred * lax.rsqrt(variance + op.eps) * w["scale"] + w["offset"]
+    return y.astype(walk.policy.between)
+
+
+def _shuffle(walk: _Walk, op: Shuffle, w: Arrays, x: Array) -> Array:
+    return x.reshape(*x.shape[:3], op.groups, -1).swapaxes(3, 4).reshape(x.shape)
 
 
 def _dropout(walk: _Walk, op: Dropout, w: Arrays, x: Array) -> Array:
@@ -226,6 +248,11 @@ LOWER: dict[type[Op], Callable[..., Array]] = {
     Add: lambda walk, op, w, *xs: reduce(operator.add, xs),
     Concat: lambda walk, op, w, *xs: jnp.concatenate(xs, -1),
     Scale: lambda walk, op, w, x: x * op.factor,
+    Gate: lambda walk, op, w, x, gate: x * gate[:, None, None],
+    ChannelNorm: _channel_norm,
+    ChannelScale: lambda walk, op, w, x: x * w["gain"].astype(x.dtype),
+    Slice: lambda walk, op, w, x: x[..., op.first : op.first + op.count],
+    Shuffle: _shuffle,
 }
 """(the walk, an op, its own weights, its inputs) -> its output."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import keras
@@ -15,17 +16,22 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelNorm,
+    ChannelScale,
     Concat,
     Conv,
     Dense,
     Dropout,
     Flatten,
+    Gate,
     Input,
     Mean,
     Norm,
     Op,
     Pool,
     Scale,
+    Shuffle,
+    Slice,
     Widen,
 )
 from convdyno.engines.contract import Optimiser, Walk
@@ -112,6 +118,23 @@ class LocalResponseNorm(layers.Layer):  # type: ignore[misc]
         return x * ops.power(op.bias + op.alpha * near, -op.beta)
 
 
+class ChannelGain(layers.Layer):  # type: ignore[misc]
+    """A factor for each channel."""
+
+    def __init__(self, axis: int, regularizer: keras.Regularizer | None) -> None:
+        super().__init__()
+        self._axis, self._regularizer = axis, regularizer
+
+    def build(self, shape: tuple[int | None, ...]) -> None:
+        self.gain = self.add_weight(
+            shape=(shape[self._axis],), initializer=UNSET, regularizer=self._regularizer
+        )
+
+    def call(self, x: Tensor) -> Tensor:
+        gain = ops.cast(self.gain, x.dtype)
+        return x * (ops.reshape(gain, (-1, 1, 1)) if self._axis == 1 else gain)
+
+
 def _input(walk: KerasWalk, op: Input) -> Tensor:
     image = (op.channels, op.height, op.width) if walk.nchw else (op.height, op.width, op.channels)
     return keras.Input(image, dtype="float32")
@@ -165,6 +188,11 @@ ACTS: dict[str, Callable[[Act], layers.Layer]] = {
     "leaky": lambda op: layers.LeakyReLU(negative_slope=op.slope),
     "tanh": lambda op: layers.Activation("tanh"),
     "sigmoid": lambda op: layers.Activation("sigmoid"),
+    "silu": lambda op: layers.Activation("silu"),
+    "hardswish": lambda op: layers.Activation("hard_silu"),
+    "hardsigmoid": lambda op: layers.Activation("hard_sigmoid"),
+    "gelu": lambda op: layers.Activation("gelu"),
+    "gelu-tanh": lambda op: layers.Activation(partial(keras.activations.gelu, approximate=True)),
 }
 
 
@@ -210,6 +238,40 @@ def _widen(walk: KerasWalk, op: Widen, x: Tensor) -> Tensor:
     return ops.pad(x, pads)
 
 
+def _gate(walk: KerasWalk, op: Gate, x: Tensor, gate: Tensor) -> Tensor:
+    channels = walk.shape[2]
+    gate = layers.Reshape((channels, 1, 1) if walk.nchw else (1, 1, channels))(gate)
+    return layers.Multiply()([x, gate])
+
+
+def _channel_norm(walk: KerasWalk, op: ChannelNorm, x: Tensor) -> Tensor:
+    layer = layers.LayerNormalization(
+        epsilon=op.eps,
+        gamma_regularizer=walk.decay("scale"),
+        beta_regularizer=walk.decay("offset"),
+    )
+    # On torch Keras 3.15 has only norms over the last axis.
+    first = walk.channels(x) == 1
+    x = layers.Permute((2, 3, 1))(x) if first else x
+    y = walk.own(layer, x, scale="gamma", offset="beta")
+    return layers.Permute((3, 1, 2))(y) if first else y
+
+
+def _slice(walk: KerasWalk, op: Slice, x: Tensor) -> Tensor:
+    wanted = slice(op.first, op.first + op.count)
+    return x[:, wanted] if walk.channels(x) == 1 else x[..., wanted]
+
+
+def _shuffle(walk: KerasWalk, op: Shuffle, x: Tensor) -> Tensor:
+    height, width, channels = walk.shape
+    groups = (op.groups, channels // op.groups)
+    if walk.nchw:
+        parts = layers.Permute((2, 1, 3, 4))(layers.Reshape((*groups, height, width))(x))
+        return layers.Reshape((channels, height, width))(parts)
+    parts = layers.Permute((1, 2, 4, 3))(layers.Reshape((height, width, *groups))(x))
+    return layers.Reshape((height, width, channels))(parts)
+
+
 LOWER: dict[type[Op], Callable[..., Tensor]] = {
     Input: _input,
     Conv: _conv,
@@ -225,4 +287,11 @@ LOWER: dict[type[Op], Callable[..., Tensor]] = {
     Scale: lambda walk, op, x: x * op.factor,
     LRN: lambda walk, op, x: LocalResponseNorm(op, walk.channels(x))(x),
     Widen: _widen,
+    Gate: _gate,
+    ChannelNorm: _channel_norm,
+    ChannelScale: lambda walk, op, x: walk.own(
+        ChannelGain(walk.channels(x), walk.decay("gain")), x
+    ),
+    Slice: _slice,
+    Shuffle: _shuffle,
 }

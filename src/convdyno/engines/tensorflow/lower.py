@@ -16,17 +16,22 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelNorm,
+    ChannelScale,
     Concat,
     Conv,
     Dense,
     Dropout,
     Flatten,
+    Gate,
     Input,
     Mean,
     Norm,
     Op,
     Pool,
     Scale,
+    Shuffle,
+    Slice,
     Widen,
 )
 from convdyno.engines.contract import Walk
@@ -165,6 +170,11 @@ ACTS: dict[str, Callable[[Act, Tensor], Tensor]] = {
     "leaky": lambda op, x: tf.nn.leaky_relu(x, op.slope),
     "tanh": lambda op, x: tf.tanh(x),
     "sigmoid": lambda op, x: tf.sigmoid(x),
+    "silu": lambda op, x: tf.nn.silu(x),
+    "hardswish": lambda op, x: x * tf.nn.relu6(x + 3) * (1 / 6),
+    "hardsigmoid": lambda op, x: tf.nn.relu6(x + 3) * (1 / 6),
+    "gelu": lambda op, x: tf.nn.gelu(x, approximate=False),
+    "gelu-tanh": lambda op, x: tf.nn.gelu(x, approximate=True),
 }
 
 
@@ -218,6 +228,44 @@ def _widen(walk: TensorflowWalk, op: Widen, x: Tensor) -> Tensor:
     return tf.pad(x, pads)
 
 
+def _gate(walk: TensorflowWalk, op: Gate, x: Tensor, gate: Tensor) -> Tensor:
+    channels = walk.shape[2]
+    return x * tf.reshape(gate, (-1, channels, 1, 1) if walk.nchw else (-1, 1, 1, channels))
+
+
+def _per_channel(walk: TensorflowWalk, kind: str, x: Tensor) -> Tensor:
+    """A weight of the present node, ready to meet an image or a vector."""
+    weight = tf.cast(walk.variable(kind), x.dtype)
+    return tf.reshape(weight, (-1, 1, 1)) if walk.nchw and len(x.shape) == 4 else weight
+
+
+def _channel_norm(walk: TensorflowWalk, op: ChannelNorm, x: Tensor) -> Tensor:
+    axis = walk.channels(x)
+
+    def normal(x: Tensor) -> Tensor:
+        mean, variance = tf.nn.moments(x, axis, keepdims=True)
+        scale, offset = (_per_channel(walk, kind, x) for kind in ("scale", "offset"))
+        return (x - mean) * tf.math.rsqrt(variance + op.eps) * scale + offset
+
+    return walk.floating(normal, x)
+
+
+def _slice(walk: TensorflowWalk, op: Slice, x: Tensor) -> Tensor:
+    axis, count = walk.channels(x) % len(x.shape), len(x.shape)
+    begin = [op.first if n == axis else 0 for n in range(count)]
+    return tf.slice(x, begin, [op.count if n == axis else -1 for n in range(count)])
+
+
+def _shuffle(walk: TensorflowWalk, op: Shuffle, x: Tensor) -> Tensor:
+    height, width, channels = walk.shape
+    groups = (op.groups, channels // op.groups)
+    if walk.nchw:
+        parts = tf.transpose(tf.reshape(x, (-1, *groups, height, width)), (0, 2, 1, 3, 4))
+        return tf.reshape(parts, (-1, channels, height, width))
+    parts = tf.transpose(tf.reshape(x, (-1, height, width, *groups)), (0, 1, 2, 4, 3))
+    return tf.reshape(parts, (-1, height, width, channels))
+
+
 LOWER: dict[type[Op], Callable[..., Tensor]] = {
     Input: lambda walk, op: walk.images,
     Conv: _conv,
@@ -233,4 +281,9 @@ LOWER: dict[type[Op], Callable[..., Tensor]] = {
     Scale: lambda walk, op, x: x * tf.constant(op.factor, x.dtype),
     LRN: _lrn,
     Widen: _widen,
+    Gate: _gate,
+    ChannelNorm: _channel_norm,
+    ChannelScale: lambda walk, op, x: x * _per_channel(walk, "gain", x),
+    Slice: _slice,
+    Shuffle: _shuffle,
 }

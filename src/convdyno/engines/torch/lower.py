@@ -18,11 +18,14 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelNorm,
+    ChannelScale,
     Concat,
     Conv,
     Dense,
     Dropout,
     Flatten,
+    Gate,
     Input,
     Mean,
     Norm,
@@ -31,12 +34,17 @@ from convdyno.blueprint.ops import (
     Pool,
     Scale,
     Shape,
+    Shuffle,
+    Slice,
     Widen,
 )
 from convdyno.engines.contract import Walk
 from convdyno.engines.torch.weight_layout import folds
 
-FRESH = (Conv, Norm, Dense, Add, Concat, Pool, LRN, Scale, Widen, Mean)
+FRESH = (
+    Conv, Norm, Dense, Add, Concat, Pool, LRN, Scale, Widen, Mean, Gate, ChannelNorm, ChannelScale,
+    Shuffle,
+)  # fmt: skip
 """Ops whose output is memory of its own that their backward pass does not read again."""
 ONEDNN_BLOCK = 16
 """float32 channels in one AVX-512 register."""
@@ -150,9 +158,33 @@ def _own_norm(op: Norm, shape: Shape) -> nn.Module:
     return norm
 
 
+class PositionNorm(nn.LayerNorm):
+    """Layer norm of channels that are axis 1: where they are last in memory, nothing is moved."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The same values, each position's with mean 0 and deviation 1, scaled and moved."""
+        # Only a CPU takes half precision together with weights in float32.
+        y = super().forward((x if x.is_cpu else x.float()).movedim(1, -1))
+        return y.movedim(-1, 1).to(x.dtype)
+
+
+class Gain(nn.Module):
+    """A factor for each channel."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Each channel times its factor."""
+        return x * self.weight.to(x.dtype).reshape(-1, *[1] * (x.ndim - 2))
+
+
 OWN: dict[type[Op], Callable[..., nn.Module]] = {
     Conv: _own_conv,
     Norm: _own_norm,
+    ChannelNorm: lambda op, shape: PositionNorm(shape[-1], eps=op.eps),
+    ChannelScale: lambda op, shape: Gain(shape[-1]),
     Dense: lambda op, shape: nn.Linear(shape[0], op.out, bias=op.bias),
 }
 
@@ -180,6 +212,23 @@ def _act(walk: _Walk, op: Act, x: fx.Node) -> fx.Node:
             return walk.call(torch.tanh, x)
         case "sigmoid":
             return walk.call(torch.sigmoid, x)
+        case "gelu" | "gelu-tanh":
+            return walk.call(F.gelu, x, approximate="tanh" if op.kind == "gelu-tanh" else "none")
+    # Their gradients need what they have read: in training torch would copy it.
+    return walk.call(SMOOTH[op.kind], x, inplace=free and not walk.training)
+
+
+SMOOTH = {"silu": F.silu, "hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid}
+
+
+def _gate(walk: _Walk, op: Gate, x: fx.Node, vector: fx.Node) -> fx.Node:
+    whole = slice(None)
+    vector = walk.call(operator.getitem, vector, (whole, whole, None, None))
+    return walk.method("mul", x, vector)
+
+
+def _slice(walk: _Walk, op: Slice, x: fx.Node) -> fx.Node:
+    return walk.call(torch.narrow, x, 1, op.first, op.count)
 
 
 def _pool(walk: _Walk, op: Pool, x: fx.Node) -> fx.Node:
@@ -249,6 +298,11 @@ LOWER: dict[type[Op], Callable[..., fx.Node]] = {
     Scale: _scale,
     LRN: _lrn,
     Widen: lambda walk, op, x: walk.call(F.pad, x, (0, 0, 0, 0, op.before, op.after)),
+    Gate: _gate,
+    ChannelNorm: _Walk.module,
+    ChannelScale: _Walk.module,
+    Slice: _slice,
+    Shuffle: lambda walk, op, x: walk.call(torch.channel_shuffle, x, op.groups),
 }
 
 

@@ -26,6 +26,8 @@ from convdyno.engines.torch.update import FUSED, TorchUpdate
 from convdyno.engines.torch.variance import RunningVariances
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
+PRODUCTS = (nn.Conv2d, nn.Linear)
+"""What is computed in half precision with kernels in half precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class TorchSession(Session):
         self._copies = [
             (copy, master)
             for name, twin in twins.items()
-            if isinstance(twin, nn.Conv2d | nn.Linear) and twin is not owners[name]
+            if isinstance(twin, PRODUCTS) and twin is not owners[name]
             for copy, master in zip(twin.parameters(), owners[name].parameters(), strict=True)
         ]
         self._norms = {n: t for n, t in twins.items() if isinstance(t, NORMS)}
@@ -254,4 +256,6 @@ def _twin(module: nn.Module, half: torch.dtype | None) -> nn.Module:
         twin.weight, twin.bias = module.weight, module.bias
         twin.running_mean = module.running_mean
         return twin
-    return copy.deepcopy(module).to(half).requires_grad_(False) if half else module
+    if half and isinstance(module, PRODUCTS):
+        return copy.deepcopy(module).to(half).requires_grad_(False)
+    return module

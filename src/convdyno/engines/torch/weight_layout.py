@@ -17,6 +17,7 @@ ATTRIBUTES = {
     "bias": "bias",
     "scale": "weight",
     "offset": "bias",
+    "gain": "weight",
     "mean": "running_mean",
     "variance": "running_var",
 }

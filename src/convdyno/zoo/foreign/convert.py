@@ -19,7 +19,7 @@ from convdyno.blueprint.weight_file import check_values
 from convdyno.blueprint.weights import Array, Weights
 from convdyno.errors import BadWeights, UsageError
 from convdyno.zoo.foreign import LIBRARIES, keras_names, torch_names
-from convdyno.zoo.foreign.torch_names import as_convolution
+from convdyno.zoo.foreign.torch_names import as_convolution, as_linear
 
 Arrays = Mapping[str, NDArray[Any]]
 """By name: `layer1.0.conv1.weight` in torch, `conv2_block1_1_conv/kernel` in Keras."""
@@ -29,6 +29,7 @@ TORCH = {
     "bias": "bias",
     "scale": "weight",
     "offset": "bias",
+    "gain": "layer_scale",
     "mean": "running_mean",
     "variance": "running_var",
 }
@@ -88,7 +89,9 @@ def recognise(names: Iterable[str], blueprint: Blueprint) -> str:
 
 def classes_in(arrays: Arrays, blueprint: Blueprint, library: str) -> int | None:
     """How many classes foreign weights tell apart, if they have the last layer at all."""
-    last = foreign_names(blueprint, library)[f"{blueprint.heads[0].node}/bias"]
+    names = foreign_names(blueprint, library)
+    biases = [name for name in names if name.endswith("/bias")]
+    last = names.get(f"{blueprint.heads[0].node}/bias", names[biases[-1]])
     array = _tidy(arrays).get(last)
     return array.shape[0] if array is not None and array.ndim == 1 else None
 
@@ -132,8 +135,13 @@ def to_foreign(weights: Weights, blueprint: Blueprint, library: str) -> dict[str
     for ours, theirs in names.items():
         array = weights[ours]
         if library != "keras":
-            convolution = as_convolution(blueprint.name, theirs.removesuffix(".weight"))
+            layer = theirs.removesuffix(".weight")
+            convolution = as_convolution(blueprint.name, layer)
             array = _to_torch(array, _flattened(blueprint, ours), convolution)
+            if as_linear(blueprint.name, layer):
+                array = array[:, :, 0, 0]
+            elif ours.endswith("/gain"):
+                array = array[:, None, None]
         found[theirs] = np.ascontiguousarray(array)
         if library != "keras" and ours.endswith("/offset"):
             # torch's batch norm always has a scale; ours may have none.
@@ -157,8 +165,12 @@ def _from_torch(array: Array, flattened: Shape | None, shape: Shape) -> Array:
         array = array.transpose(2, 3, 1, 0)
         if len(shape) == 2 and (flattened or (1, 1))[:2] == array.shape[:2]:
             array = array.reshape(-1, array.shape[-1])
+    elif array.ndim == 3:  # A factor for each channel.
+        array = array.reshape(len(array), -1).squeeze(-1) if array.shape[1:] == (1, 1) else array
     elif array.ndim == 2:
         array = array.T
+        if shape == (1, 1, *array.shape):
+            array = array.reshape(shape)
         if flattened and array.shape == shape:
             height, width, channels = flattened
             by_cell = array.reshape(channels, height, width, -1)

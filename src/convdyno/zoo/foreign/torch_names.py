@@ -5,9 +5,16 @@ Where a scope of ours holds numbered convolutions, they are listed in the order 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 
+from convdyno.zoo.convnext import DEPTHS as CONVNEXT_DEPTHS
+from convdyno.zoo.densenet import DEPTHS as DENSE_DEPTHS
+from convdyno.zoo.efficientnet import B0, V2_S, Stage
 from convdyno.zoo.googlenet import MODULES
+from convdyno.zoo.mobilenet import LARGE, SMALL, Row
+from convdyno.zoo.registry import build
+from convdyno.zoo.regnet import Design, X, Y
 from convdyno.zoo.resnet import BOTTLENECKS, DEPTHS
 from convdyno.zoo.vgg import CONFIGURATIONS
 
@@ -148,6 +155,133 @@ def inception_resnet2() -> Names:
     return names
 
 
+def in_order(network: str, modules: Iterable[str]) -> Names:
+    """A network whose layers come in the library's own order."""
+    owners = dict.fromkeys(name.rpartition("/")[0] for name in build(network).weights)
+    return dict(zip(owners, modules, strict=True))
+
+
+def brick(*places: str) -> list[str]:
+    """Convolutions with batch norm, each pair numbered 0 and 1."""
+    return [f"{place}.{number}" for place in places for number in (0, 1)]
+
+
+def mobilenet2() -> Names:
+    """torchvision's MobileNet v2: the last 1x1 of a block is not in a pair."""
+    modules = brick("features.0")
+    for block in range(1, 18):
+        pairs = 1 if block == 1 else 2
+        modules += brick(*(f"features.{block}.conv.{pair}" for pair in range(pairs)))
+        modules += [f"features.{block}.conv.{place}" for place in (pairs, pairs + 1)]
+    return in_order("mobilenet2", [*modules, *brick("features.18"), "classifier.1"])
+
+
+def mobilenet3(network: str, rows: Sequence[Row]) -> Names:
+    """torchvision's MobileNet v3."""
+    modules, before = brick("features.0"), 16
+    for block, row in enumerate(rows, 1):
+        kinds = ["brick"] * (2 if row.wide != before else 1) + ["gate"] * row.squeeze + ["brick"]
+        modules += _numbered(f"features.{block}.block", kinds)
+        before = row.out
+    last = brick(f"features.{len(rows) + 1}")
+    return in_order(network, [*modules, *last, "classifier.0", "classifier.3"])
+
+
+def _numbered(prefix: str, kinds: Iterable[str]) -> list[str]:
+    """The parts of a block by their place: bricks, and gates of two layers."""
+    modules = []
+    for place, kind in enumerate(kinds):
+        part = f"{prefix}.{place}"
+        modules += brick(part) if kind == "brick" else [f"{part}.fc1", f"{part}.fc2"]
+    return modules
+
+
+def efficientnet(network: str, stages: Sequence[Stage]) -> Names:
+    """torchvision's EfficientNets."""
+    modules = brick("features.0")
+    for number, stage in enumerate(stages, 1):
+        wider = ["brick"] * (stage.times > 1)
+        kinds = ["brick", *wider] if stage.fused else [*wider, "brick", "gate", "brick"]
+        for block in range(stage.depth):
+            modules += _numbered(f"features.{number}.{block}.block", kinds)
+    return in_order(network, [*modules, *brick(f"features.{len(stages) + 1}"), "classifier.1"])
+
+
+def mnasnet() -> Names:
+    """torchvision's MnasNet: everything is numbered, activations too."""
+    places = (0, 1, 3, 4, 6, 7)
+    modules = [f"layers.{place}" for place in places]
+    for stage, depth in enumerate((3, 3, 3, 2, 4, 1), 8):
+        for block in range(depth):
+            modules += [f"layers.{stage}.{block}.layers.{place}" for place in places]
+    return in_order("mnasnet1", [*modules, "layers.14", "layers.15", "classifier.1"])
+
+
+def densenet(network: str, depths: Sequence[int]) -> Names:
+    """torchvision's and timm's DenseNets."""
+    modules = ["conv0", "norm0"]
+    for stage, depth in enumerate(depths, 1):
+        if stage > 1:
+            modules += [f"transition{stage - 1}.norm", f"transition{stage - 1}.conv"]
+        for layer in range(1, depth + 1):
+            place = f"denseblock{stage}.denselayer{layer}"
+            modules += [f"{place}.{part}" for part in ("norm1", "conv1", "norm2", "conv2")]
+    return in_order(network, [*(f"features.{m}" for m in (*modules, "norm5")), "classifier"])
+
+
+def squeezenet(network: str, places: Iterable[int]) -> Names:
+    """torchvision's SqueezeNets, with the places of the fire modules."""
+    parts = ("squeeze", "expand1x1", "expand3x3")
+    fires = [f"features.{place}.{part}" for place in places for part in parts]
+    return in_order(network, ["features.0", *fires, "classifier.1"])
+
+
+def shufflenet2() -> Names:
+    """torchvision's ShuffleNet v2."""
+    modules = brick("conv1")
+    for stage, depth in ((2, 4), (3, 8), (4, 4)):
+        for block in range(depth):
+            place = f"stage{stage}.{block}"
+            first = [f"{place}.branch1.{part}" for part in (0, 1, 2, 3)] if block == 0 else []
+            modules += first + [f"{place}.branch2.{part}" for part in (0, 1, 3, 4, 5, 6)]
+    return in_order("shufflenet2-1.0", [*modules, *brick("conv5"), "fc"])
+
+
+def regnet(network: str, design: Design) -> Names:
+    """torchvision's RegNets."""
+    modules = brick("stem")
+    gate = ["f.se.fc1", "f.se.fc2"] if design.squeeze else []
+    for stage, depth in enumerate(design.depths, 1):
+        for block in range(depth):
+            parts = [*brick("f.a", "f.b"), *gate, *brick("f.c"), *brick("proj") * (block == 0)]
+            place = f"trunk_output.block{stage}.block{stage}-{block}"
+            modules += [f"{place}.{part}" for part in parts]
+    return in_order(network, [*modules, "fc"])
+
+
+def convnext() -> Names:
+    """torchvision's ConvNeXt: the odd features are stages, the even ones stand between them."""
+    modules = brick("features.0")
+    for stage, depth in enumerate(CONVNEXT_DEPTHS, 1):
+        if stage > 1:
+            modules += brick(f"features.{2 * stage - 2}")
+        for block in range(depth):
+            place = f"features.{2 * stage - 1}.{block}"
+            modules += [*(f"{place}.block.{part}" for part in (0, 2, 3, 5)), place]
+    return in_order("convnext-tiny", [*modules, "classifier.0", "classifier.2"])
+
+
+def se_resnet() -> Names:
+    """timm's ResNet with gates."""
+    names = resnet(DEPTHS[50], 3)
+    for stage, depth in enumerate(DEPTHS[50], 1):
+        for block in range(depth):
+            for number in (1, 2):
+                ours = f"conv{stage + 1}_{block + 1}/gate/dense{number}"
+                names[ours] = f"layer{stage}.{block}.se.fc{number}"
+    return names
+
+
 def _resnets() -> dict[str, Names]:
     return {
         f"resnet{layers}-v1.5" if layers in BOTTLENECKS else f"resnet{layers}": resnet(
@@ -157,6 +291,7 @@ def _resnets() -> dict[str, Names]:
     }
 
 
+@cache
 def torchvision() -> dict[str, Names]:
     """The zoo's networks that torchvision has, and their names there."""
     dense = ("classifier.0", "classifier.3", "classifier.6")
@@ -165,11 +300,30 @@ def torchvision() -> dict[str, Names]:
         **{f"vgg{n}": vgg(depths, dense) for n, (_, depths) in CONFIGURATIONS.items()},
         **_resnets(),
         "resnext50": resnet(DEPTHS[50], 3),
+        "wide-resnet50-2": resnet(DEPTHS[50], 3),
         "googlenet-torchvision": googlenet(),
         "inception3-torchvision": inception3(),
+        **_densenets(),
+        "squeezenet1.0": squeezenet("squeezenet1.0", (3, 4, 5, 7, 8, 9, 10, 12)),
+        "squeezenet1.1": squeezenet("squeezenet1.1", (3, 4, 6, 7, 9, 10, 11, 12)),
+        "mobilenet2": mobilenet2(),
+        "mobilenet3-large": mobilenet3("mobilenet3-large", LARGE),
+        "mobilenet3-small": mobilenet3("mobilenet3-small", SMALL),
+        "mnasnet1": mnasnet(),
+        "shufflenet2-1.0": shufflenet2(),
+        "efficientnet-b0": efficientnet("efficientnet-b0", B0),
+        "efficientnet2-s": efficientnet("efficientnet2-s", V2_S),
+        "regnetx-3.2": regnet("regnetx-3.2", X),
+        "regnety-3.2": regnet("regnety-3.2", Y),
+        "convnext-tiny": convnext(),
     }
 
 
+def _densenets() -> dict[str, Names]:
+    return {f"densenet{n}": densenet(f"densenet{n}", depths) for n, depths in DENSE_DEPTHS.items()}
+
+
+@cache
 def timm() -> dict[str, Names]:
     """The zoo's networks that timm has, and their names there."""
     return {
@@ -177,6 +331,9 @@ def timm() -> dict[str, Names]:
         **_resnets(),
         **{f"resnext{n}": resnet(DEPTHS[n], 3) for n in (50, 101)},
         **{name: resnet_v2(depths) for name, depths in PREACTIVATED.items()},
+        "wide-resnet50-2": resnet(DEPTHS[50], 3),
+        "se-resnet50": se_resnet(),
+        **_densenets(),
         "inception3-torchvision": inception3(),
         "inception4-slim": inception4(),
         "inception-resnet2-slim": inception_resnet2(),
@@ -184,5 +341,12 @@ def timm() -> dict[str, Names]:
 
 
 def as_convolution(network: str, layer: str) -> bool:
-    """Whether a dense layer of ours is a convolution over the whole image in timm."""
-    return layer in (("head.fc",) if network in PREACTIVATED else DENSE_OF_VGG[:2])
+    """Whether a dense layer of ours is a convolution there: over the whole image, or in a gate."""
+    if network in PREACTIVATED:
+        return layer == "head.fc"
+    return layer in DENSE_OF_VGG[:2] or layer.endswith((".fc1", ".fc2"))
+
+
+def as_linear(network: str, layer: str) -> bool:
+    """Whether a 1x1 convolution of ours is a dense layer on each position there."""
+    return network == "convnext-tiny" and layer.endswith((".block.3", ".block.5"))
