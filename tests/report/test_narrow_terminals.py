@@ -73,6 +73,12 @@ def test_a_cell_that_was_always_disturbed_is_not_ok() -> None:
     assert rows[0].endswith("disturbed")
 
 
+def test_a_ratio_of_disturbed_cells_is_told_with_that_reservation() -> None:
+    two = disturbed(), disturbed().but(id="b", trial=TWO[1].trial)
+    assert "measured beside other work all the time" in shown(*two)
+    assert "beside other work all the time" not in shown(*TWO)
+
+
 def test_one_process_has_no_interval() -> None:
     assert "n/a (1 process)" in shown(made_up.made(rounds=1))
 

@@ -56,6 +56,11 @@ class Pair:
         return self.a.took_turns(self.b)
 
     @property
+    def disturbed(self) -> bool:
+        """Whether one of them was measured beside other work all the time."""
+        return self.a.disturbed or self.b.disturbed
+
+    @property
     def decided(self) -> bool:
         """Whether it is known which is faster, or that neither is."""
         return self.found.verdict != "undecided"

@@ -154,5 +154,6 @@ def _middle(group: Sequence[Pair]) -> float:
 def _mind(group: Sequence[Pair]) -> str:
     """What to know of such an answer: that cells took no turns, and on what it rests."""
     told = [] if any(pair.paired for pair in group) else ["unpaired"]
+    told += ["measured beside other work all the time"] * all(pair.disturbed for pair in group)
     told += [part for pair in group for part in pair.found.reason.split("; ") if part]
     return "".join(f"; {part}" for part in dict.fromkeys(told))

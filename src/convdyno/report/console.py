@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -90,8 +90,18 @@ class Screen:
         for text in texts:
             self.line(text, style)
 
-    def table(self, rows: Sequence[dict[str, Any]], *, plain: bool = False) -> None:
-        """Rows of one shape as a table; numbers stand right, and a bad status has a colour."""
+    def table(
+        self,
+        rows: Sequence[dict[str, Any]],
+        *,
+        plain: bool = False,
+        figures: Collection[str] = RIGHT,
+        little: Sequence[str] = LITTLE,
+    ) -> None:
+        """Rows of one shape as a table; numbers stand right, and a bad status has a colour.
+
+        `figures` are the columns that stand right as well; the `little` ones are left out first.
+        """
         if not rows:
             self.line("(none)")
             return
@@ -102,9 +112,9 @@ class Screen:
         right = {
             name
             for name, value in rows[0].items()
-            if name in RIGHT or (isinstance(value, int | float) and not isinstance(value, bool))
+            if name in figures or (isinstance(value, int | float) and not isinstance(value, bool))
         }
-        header, *lines = fitted(words, self._columns, right, LITTLE)
+        header, *lines = fitted(words, self._columns, right, little)
         for text in header:
             self._print(text, "bold")
         for row, texts in zip(words, lines, strict=True):
@@ -176,17 +186,17 @@ class Screen:
         """Whether engines compute the same network, and how far they are from the reference."""
         how = certificate.manner.words
         self.line(f"{certificate.network} ({certificate.form}; {how})", style="bold")
-        self.table(
-            [
-                {
-                    "engine": f"{proof.engine} {proof.version}",
-                    **{f.kind: f"{f.ratio:.3f}" for f in proof.findings},
-                    "": "the same" if proof.passed else "NOT the same",
-                }
-                for proof in certificate.engines
-                if proof.findings
-            ]
-        )
+        rows = [
+            {
+                "engine": f"{proof.engine} {proof.version}",
+                **{f.kind: f"{f.ratio:.3f}" for f in proof.findings},
+                "": "the same" if proof.passed else "NOT the same",
+            }
+            for proof in certificate.engines
+            if proof.findings
+        ]
+        kinds = {finding.kind for proof in certificate.engines for finding in proof.findings}
+        self.table(rows, figures=kinds, little=())
         failed = (proof for proof in certificate.engines if not proof.passed)
         self.lines((f"{proof.engine}: {proof.reason}" for proof in failed), "red")
         self.line(

@@ -53,6 +53,8 @@ def one_ratio(pair: Pair) -> str:
     around = f" ({between(low, high, write)})" if low is not None else ""
     much = f"{write(times)} times the images/s{around}"
     apart = "" if pair.paired else " (unpaired)"
+    if pair.disturbed:
+        apart += "; measured beside other work all the time: do it again on a quiet machine"
     if found.verdict in ("faster", "slower"):
         return f"{one} is faster than {other}: {much}{apart}"
     if found.verdict == "equivalent":
@@ -66,7 +68,7 @@ def minded(cells: Sequence[Cell], names: Names) -> list[str]:
     told = []
     for text, of, differing in merged_warnings(cells):
         if differing:
-            text += f" ({names[of[0].id]}; {noun(len(of) - 1, 'other cell')} less)"
+            text += f" (in {names[of[0].id]}, and less in {noun(len(of) - 1, 'other cell')})"
         elif len(of) < len(cells):
             text += f" ({'; '.join(names[cell.id] for cell in of)})"
         told.append(text)

@@ -21,7 +21,7 @@ class HtmlScreen(Screen):
         words = escape(text) or "&nbsp;"
         self._parts.append(f"<div>{f'<b>{words}</b>' if 'bold' in style else words}</div>")
 
-    def table(self, rows: Sequence[dict[str, Any]], *, plain: bool = False) -> None:
+    def table(self, rows: Sequence[dict[str, Any]], **_: object) -> None:
         """Rows of one shape as a table."""
         words = [{name: cell_text(value) for name, value in row.items()} for row in rows]
         self._parts.append(html_table(words) or "<div>(none)</div>")
