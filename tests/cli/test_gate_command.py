@@ -79,6 +79,14 @@ def test_no_slowdown_passes_and_the_screen_says_so(convdyno: Any) -> None:
     assert "threads 1" in outcome.out
 
 
+def test_unlike_batches_are_held_to_the_time_of_an_image(convdyno: Any) -> None:
+    words = (*BLIND[:-2], "--no-floor", *device(0.002), "--batch", "128", "--base-set", "batch=16")
+    said = convdyno(*words).out
+    assert "an image may take" in said
+    assert "an image takes -87" in said
+    assert "a step" not in said
+
+
 def test_noise_around_the_limit_is_undecided(
     convdyno: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

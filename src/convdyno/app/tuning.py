@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.app.benchmark import goal_of, limits_of
-from convdyno.app.cells import looks_anew, make_trials, with_room
+from convdyno.app.cells import looks_anew, make_trials, refuse_idle, with_room
 from convdyno.app.requests import TuneRequest
 from convdyno.app.shown import Shown
 from convdyno.engines import registry
@@ -88,6 +88,7 @@ def _one_trial(request: TuneRequest, there: Here) -> Trial:
     given = request.given
     if given.get("batch") == MAX:
         del given["batch"]
+    refuse_idle(given)
     trials = make_trials(there, given)
     if len(trials) != 1:
         raise UsageError(

@@ -32,7 +32,7 @@ from convdyno.cli import (
     weights,
 )
 from convdyno.errors import ConvdynoError, Interrupted, Stopped, signal_of
-from convdyno.terminal import guard
+from convdyno.terminal import Unheard, guard
 
 
 class Commands(TyperGroup):
@@ -105,12 +105,18 @@ def main() -> None:
     guard()
     gc.set_threshold(100_000)  # Records have no cycles, and there may be many of them.
     try:
-        if not _lent(sys.argv[1:]):
-            _heed_signals()
-            app()
+        try:
+            if not _lent(sys.argv[1:]):
+                _heed_signals()
+                app()
+        finally:
+            sys.stdout.flush()
     except ConvdynoError as problem:
         typer.echo(f"convdyno: {problem}", err=True)
         sys.exit(problem.exit_code)
-    except BrokenPipeError:
+    except Unheard as why:
+        if str(why):
+            typer.echo(f"convdyno: standard output cannot be written: {why}", err=True)
+            sys.exit(2)
         # The reader of our output left (`| head`): nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(0)

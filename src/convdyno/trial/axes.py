@@ -10,6 +10,7 @@ Importing this imports no library, so that help is instant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -20,6 +21,8 @@ from convdyno.trial import choices, parse
 
 Kind = Literal["list", "flag", "again"]
 """An option that takes a comma list, one that is on or off, or one that is given several times."""
+Need = Literal["real data", "training", "inference", "JAX", "Keras"]
+"""What some axes are about."""
 Given = Mapping[str, Any]
 """What was asked for by the names of axes: words, values, or several of them."""
 MAX = "max"
@@ -66,6 +69,8 @@ class Axis:
     """Whether `tune` searches it and presets have it."""
     together: bool = False
     """Whether it means nothing to one device."""
+    needs: tuple[Need, ...] = ()
+    """Without what it would change nothing."""
     bare: bool = False
     """Whether its value says what it is, so that people need not be told its name."""
     main: bool = False
@@ -76,6 +81,11 @@ class Axis:
     """An older name that is still understood."""
     choices: tuple[str, ...] = ()
     """The words to choose from, where there are only a few."""
+
+    @property
+    def option(self) -> str:
+        """What the command line calls it."""
+        return f"--{self.name.replace('_', '-')}"
 
     @property
     def of_trial(self) -> str:
@@ -101,14 +111,19 @@ class Axis:
             return [None]
         if self.kind == "again":
             return [given] if isinstance(given, str) else [str(one) for one in given]
-        if isinstance(given, str):
-            return [self._value(word) for word in parse.several(given, str)]
         size = isinstance(given, tuple) and self.name == "image_size"
-        if size or not isinstance(given, Iterable):
-            return [self._value(word(given))]
-        several = [self._value(word(one)) for one in given]
+        if isinstance(given, str):
+            words = parse.several(given, str)
+        elif size or not isinstance(given, Iterable):
+            words = [word(given)]
+        else:
+            words = [word(one) for one in given]
+        several = [self._value(one) for one in words]
         if not several:
             raise UsageError(f"{self.name} is an empty list, so nothing would run")
+        for one, value in zip(words, several, strict=True):
+            if several.count(value) > 1:
+                raise UsageError(f"{self.option} has {one} twice: give each value once")
         return several
 
     def _value(self, text: str) -> Any:
@@ -145,6 +160,15 @@ def _batch(word: str) -> int:
 
 def _loss_scale(word: str) -> float | str:
     return word if word == "dynamic" else parse.number("--loss-scale")(word)
+
+
+def _device(word: str) -> str:
+    # A script of the clockwork engine has an equals sign.
+    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?|mps|.*=.*", word):
+        raise UsageError(
+            f"--device is auto, cpu, cuda (an NVIDIA GPU), cuda:1 (the second) or mps, not {word!r}"
+        )
+    return word
 
 
 def _stage(text: str) -> str:
@@ -192,16 +216,18 @@ AXES: tuple[Axis, ...] = (
         "kernels", choices.Kernels,
         "native (what users write), tuned (our fastest form; JAX on CPU)",
         how=True, resumes=True, also={"train": Own("{}", "native")},
+        needs=("JAX",),
     ),
     _choice(
-        "feed", choices.Feed, "For Keras: batch (train_on_batch), fit (model.fit)", how=True
+        "feed", choices.Feed, "For Keras: batch (train_on_batch), fit (model.fit)", how=True,
+        needs=("Keras",),
     ),
     Axis(
         "threads", "CPU threads; auto: one a core.", _automatic("--threads"), "auto",
         how=True, resumes=True, tuned=True, also=_too("auto"),
     ),
     Axis(
-        "device", "auto, cpu, cuda, cuda:1, mps", default="auto", how=True, resumes=True,
+        "device", "auto, cpu, cuda, cuda:1, mps", _device, "auto", how=True, resumes=True,
         also=_too("auto") | {"eval": Own("", "auto")},
     ),
     Axis(
@@ -228,32 +254,46 @@ AXES: tuple[Axis, ...] = (
         sets="staged", commands=BENCH,
     ),
     _choice(
-        "loader", choices.Loader, "own, native (tf.data, or torch's DataLoader with PIL)", how=True
+        "loader", choices.Loader, "own, native (tf.data, or torch's DataLoader with PIL)", how=True,
+        needs=("real data",),
     ),
-    _choice("decoder", choices.Decoder, how=True, resumes=True, also=_too("auto")),
-    _choice("crop", choices.Crop, "In training: {}", also=_RECIPE),
+    _choice(
+        "decoder", choices.Decoder, how=True, resumes=True, also=_too("auto"), needs=("real data",)
+    ),
+    _choice("crop", choices.Crop, "In training: {}", also=_RECIPE, needs=("real data", "training")),
     _choice(
         "view", choices.View, "In inference: {}",
         also={"train": Own("In evaluation: {}"), "eval": Own("{}; default: as trained.")},
+        needs=("real data", "inference"),
     ),
-    _choice("resize", choices.Resize, also=_too("plain")),
-    _choice("colour", choices.Colour, "Random colours: {}", older="color", also=_RECIPE),
+    _choice("resize", choices.Resize, also=_too("plain"), needs=("real data",)),
+    _choice(
+        "colour", choices.Colour, "Random colours: {}", older="color", also=_RECIPE,
+        needs=("real data",),
+    ),
     Axis(
         "input_threads", "Threads that decode; auto: one a core.", _automatic("--input-threads"),
         "auto", how=True, resumes=True, also=_too("auto"),
+        needs=("real data",),
     ),
     Axis(
         "prefetch", "Batches that may be ready ahead.", parse.whole("--prefetch"), "4",
         how=True, resumes=True, also=_too("4"),
+        needs=("real data",),
     ),
-    _choice("on_bad", choices.OnBad, "Damaged images: {}", resumes=True, also=_too("error")),
+    _choice(
+        "on_bad", choices.OnBad, "Damaged images: {}", resumes=True, also=_too("error"),
+        needs=("real data",),
+    ),
     _choice(
         "optimiser", choices.OptimiserKind, "{}; default: the network's own.", default=None,
         older="optimizer", aside=True, also={"train": Own("{}")},
+        needs=("training",),
     ),
     Axis(
         "rate", "The learning rate.", parse.number("--rate"), sets="optimiser",
         also={"train": Own("The base learning rate, as it is (not scaled).")},
+        needs=("training",),
     ),
     Axis(
         "loss_scale", "For fp16: a number, or dynamic (the default).", _loss_scale, how=True,
