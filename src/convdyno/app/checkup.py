@@ -19,7 +19,7 @@ from convdyno.trial.spec import make_trial
 SILENCE_SECONDS = 120.0
 ENOUGH_SECONDS = 40.0
 """After so long no further precision is tried, so that a minute is enough for all."""
-NO_TIME = "not measured in the first minute; `convdyno doctor --full` takes the time"
+NO_TIME = "no time left: `convdyno doctor --full` measures it"
 
 
 def examine() -> dict[str, Any]:

@@ -27,9 +27,10 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Examine this machine: engines, fast precisions, disturbances, what to do.
+    """Examine this machine, and say what to do.
 
-    It takes less than a minute, and with --full some minutes.
+    Engines, fast precisions, disturbances. It takes less than a minute, and with --full some
+    minutes.
     """
     from convdyno.app.checkup import examine, peaks
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from convdyno.cli.help import examples
 from convdyno.cli.options import AsJson, Out, echo_json, group, new_screen
 from convdyno.errors import Interrupted, signal_of
 
@@ -22,15 +23,11 @@ Examples:
   convdyno jobs wait last
   convdyno jobs cancel 20261116T033000-deepmnist-a1b2 --job 3
   convdyno jobs collect
-
-\b
-Exit codes: 0 done, 2 bad usage or no answer from Slurm, 3 some jobs are not over,
-4 nothing was measured, 5 a job failed.
 """
+CODES = """Exit codes: 0 done, 2 bad usage or no answer from Slurm, 3 some jobs are not over,
+4 nothing was measured, 5 a job failed."""
 
-app = group(
-    "Runs that were submitted with `convdyno bench --slurm`: list, wait, cancel, collect.", EXAMPLES
-)
+app = group("Runs of `bench --slurm`: list, wait, cancel, collect.", EXAMPLES)
 
 NOT_OVER = 3
 JOBS_GO_ON = "the jobs go on, and `convdyno jobs` shows them"
@@ -39,7 +36,14 @@ AnyRun = Annotated[
 ]
 
 
-@app.command("list", epilog=EXAMPLES)
+@app.command(
+    "list",
+    epilog=examples(
+        "convdyno jobs list",
+        "convdyno jobs list last",
+        after=CODES,
+    ),
+)
 def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = False) -> None:
     """One line for each run; with RUN one for each of its jobs."""
     from convdyno.app.slurm_runs import chosen_runs, runs_document, standing, summary
@@ -71,7 +75,14 @@ def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = Fals
         ])  # fmt: skip
 
 
-@app.command("wait", epilog=EXAMPLES)
+@app.command(
+    "wait",
+    epilog=examples(
+        "convdyno jobs wait",
+        "convdyno jobs wait 20261116T033000-deepmnist-a1b2",
+        after=CODES,
+    ),
+)
 def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = False) -> None:
     """Wait until every job of a run is over, and say how each ended."""
     from convdyno.app import Narrator
@@ -88,7 +99,14 @@ def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = Fal
         raise typer.Exit(5)
 
 
-@app.command("cancel", epilog=EXAMPLES)
+@app.command(
+    "cancel",
+    epilog=examples(
+        "convdyno jobs cancel last",
+        "convdyno jobs cancel 20261116T033000-deepmnist-a1b2 --job 3",
+        after=CODES,
+    ),
+)
 def cancel(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A name, its beginning, or `last`.")],
     job: Annotated[
@@ -109,7 +127,14 @@ def cancel(
         typer.echo("all of them are over already")
 
 
-@app.command("collect", epilog=EXAMPLES)
+@app.command(
+    "collect",
+    epilog=examples(
+        "convdyno jobs collect",
+        "convdyno jobs collect last --json",
+        after=CODES,
+    ),
+)
 def collect(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = False) -> None:
     """Take the records of finished jobs over into the results folder, and show them.
 

@@ -62,7 +62,7 @@ MATTERS = 0.2
 MOST_UNSEEN = 3
 """How many of what a certificate does not prove are named."""
 PEAK_HEADINGS = ("engine", "precision", "matmul", "convolution", "copy", "of fp32")
-PEAK = "{:16}  {:9}  {:>11}  {:>11}  {:>9}  {}"
+PEAK = "{:16}  {:9}  {:>12}  {:>12}  {:>9}  {}"
 """A row of peaks; each is printed when it is there, before the others' widths are known."""
 MANY = 200
 """So many rows are still fitted to the terminal; more are printed in plain columns, and soon."""

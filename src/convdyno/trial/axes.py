@@ -21,6 +21,11 @@ from convdyno.trial import choices, parse
 
 Kind = Literal["list", "flag", "again"]
 """An option that takes a comma list, one that is on or off, or one that is given several times."""
+Group = Literal[
+    "What to run", "How it runs", "Data", "Training", "Several devices", "Hosts and schedulers",
+    "How precisely", "The base", "Output",
+]  # fmt: skip
+"""The headings of help, in its order."""
 Need = Literal["real data", "training", "inference", "JAX", "Keras"]
 """What some axes are about."""
 Given = Mapping[str, Any]
@@ -28,6 +33,7 @@ Given = Mapping[str, Any]
 MAX = "max"
 """The largest batch that fits, which is found by trying."""
 MEASURING = frozenset({"bench", "gate", "tune"})
+ALL = MEASURING | {"train", "eval"}
 BENCH = frozenset({"bench"})
 NOBODY: frozenset[str] = frozenset()
 
@@ -57,6 +63,10 @@ class Axis:
     kind: Kind = "list"
     sets: str = ""
     """The field of `Trial` that it sets, where that has another name."""
+    group: Group = "How it runs"
+    """Under which heading of help it stands."""
+    usual: frozenset[str] = NOBODY
+    """Commands whose short help has it; the whole help has all."""
     commands: frozenset[str] = MEASURING
     """Commands that measure with it."""
     also: Mapping[str, Own] = field(default_factory=dict)
@@ -193,33 +203,38 @@ AXES: tuple[Axis, ...] = (
             "train": Own("Default: the best installed."),
             "eval": Own("Any engine; default: the one that trained it."),
         },
+        group="What to run", usual=ALL,
     ),
-    _choice("mode", choices.Mode, bare=True, main=True),
+    _choice(
+        "mode", choices.Mode, bare=True, main=True, group="What to run", usual=ALL
+    ),
     Axis(
-        "batch", "Images per device, or max; default: what suits the network.", _batch,
+        "batch", "Images per device, or max; default: what suits.", _batch,
         how=True, resumes=True, tuned=True, main=True,
         also={
             "train": Own("Images per device and step."),
             "eval": Own("Images at a time on each device."),
         },
+        group="What to run", usual=ALL,
     ),
     _choice(
         "precision", choices.Precision, how=True, bare=True, main=True,
         also={
             "train": Own(),
-            "eval": Own("fp32, bf16, fp16; weights are stored in float32.", "fp32"),
+            "eval": Own("fp32, bf16, fp16; stored in float32.", "fp32"),
         },
+        group="What to run", usual=ALL,
     ),
     _choice("layout", choices.Layout, how=True, resumes=True, tuned=True, also=_too("auto")),
     _choice("compile", choices.Switch, how=True, resumes=True, tuned=True, also=_too("auto")),
     _choice(
         "kernels", choices.Kernels,
-        "native (what users write), tuned (our fastest form; JAX on CPU)",
+        "native, tuned (faster; JAX on a CPU)",
         how=True, resumes=True, also={"train": Own("{}", "native")},
         needs=("JAX",),
     ),
     _choice(
-        "feed", choices.Feed, "For Keras: batch (train_on_batch), fit (model.fit)", how=True,
+        "feed", choices.Feed, "Keras: batch (train_on_batch), fit", how=True,
         needs=("Keras",),
     ),
     Axis(
@@ -231,125 +246,154 @@ AXES: tuple[Axis, ...] = (
         also=_too("auto") | {"eval": Own("", "auto")},
     ),
     Axis(
-        "image_size", "224 or 224x160; default: the network's own.", parse.image_size, also=_RECIPE
+        "image_size", "224 or 224x160; default: the network's own.", parse.image_size, also=_RECIPE,
+        group="What to run",
     ),
     Axis(
-        "classes", "Number of classes; default: the network's own, or what the data have.",
+        "classes", "How many; default: the network's or the data's.",
         parse.whole("--classes", 2), older="num_classes", also=_RECIPE,
+        group="What to run",
     ),
     Axis(
-        "width", "Multiplies every channel count.", parse.number("--width"), "1", also=_too("1")
+        "width", "Multiplies every channel count.", parse.number("--width"), "1", also=_too("1"),
+        group="What to run",
     ),
     Axis(
-        "data", "synthetic, synthetic-host, mnist, cifar10, ..., or a path.", default="synthetic",
+        "data", "synthetic, mnist, ..., or a path.", default="synthetic",
         bare=True,
-        also={"eval": Own("A name or a path; default: what it was trained on.")},
+        also={"eval": Own("A name or a path; default: that of the training.")},
+        group="Data", usual=ALL,
     ),
     Axis(
-        "ladder", "With real data: where the time goes, part by part.", default=False, kind="flag",
+        "ladder", "Where the time of real data goes, part by part.", default=False, kind="flag",
         sets="rung", commands=BENCH,
+        group="Data",
     ),
     Axis(
-        "stage_from", "LABEL=FOLDER,...: copy the data there first; storage as an axis.", _stage,
+        "stage_from", "LABEL=FOLDER,...: copy the data there first.", _stage,
         sets="staged", commands=BENCH,
+        group="Data",
     ),
     _choice(
-        "loader", choices.Loader, "own, native (tf.data, or torch's DataLoader with PIL)", how=True,
+        "loader", choices.Loader, "own, native (tf.data, or torch's DataLoader)", how=True,
         needs=("real data",),
+        group="Data",
     ),
     _choice(
-        "decoder", choices.Decoder, how=True, resumes=True, also=_too("auto"), needs=("real data",)
+        "decoder", choices.Decoder, how=True, resumes=True, also=_too("auto"), needs=("real data",),
+        group="Data",
     ),
-    _choice("crop", choices.Crop, "In training: {}", also=_RECIPE, needs=("real data", "training")),
     _choice(
-        "view", choices.View, "In inference: {}",
-        also={"train": Own("In evaluation: {}"), "eval": Own("{}; default: as trained.")},
+        "crop", choices.Crop, "{}", also=_RECIPE, needs=("real data", "training"),
+        group="Data",
+    ),
+    _choice(
+        "view", choices.View, "{}", group="Data",
+        also={"train": Own("{}"), "eval": Own("Default: as trained.")},
         needs=("real data", "inference"),
     ),
-    _choice("resize", choices.Resize, also=_too("plain"), needs=("real data",)),
     _choice(
-        "colour", choices.Colour, "Random colours: {}", older="color", also=_RECIPE,
+        "resize", choices.Resize, also=_too("plain"), needs=("real data",), group="Data"
+    ),
+    _choice(
+        "colour", choices.Colour, "Random colours: {}", older="color", also=_RECIPE, group="Data",
         needs=("real data",),
     ),
     Axis(
         "input_threads", "Threads that decode; auto: one a core.", _automatic("--input-threads"),
         "auto", how=True, resumes=True, also=_too("auto"),
         needs=("real data",),
+        group="Data",
     ),
     Axis(
         "prefetch", "Batches that may be ready ahead.", parse.whole("--prefetch"), "4",
         how=True, resumes=True, also=_too("4"),
         needs=("real data",),
+        group="Data",
     ),
     _choice(
         "on_bad", choices.OnBad, "Damaged images: {}", resumes=True, also=_too("error"),
         needs=("real data",),
+        group="Data",
     ),
     _choice(
         "optimiser", choices.OptimiserKind, "{}; default: the network's own.", default=None,
         older="optimizer", aside=True, also={"train": Own("{}")},
         needs=("training",),
+        group="Training", usual=frozenset({"train"}),
     ),
     Axis(
         "rate", "The learning rate.", parse.number("--rate"), sets="optimiser",
         also={"train": Own("The base learning rate, as it is (not scaled).")},
         needs=("training",),
+        group="Training", usual=frozenset({"train"}),
     ),
     Axis(
         "loss_scale", "For fp16: a number, or dynamic (the default).", _loss_scale, how=True,
         also=_RECIPE,
+        group="Training",
     ),
     Axis(
         "auxiliary", "Train with the auxiliary heads.", default=False, kind="flag",
         also=_too(False),
+        group="What to run",
     ),
     Axis(
         "latency", "Wait after, and time, every single step.", default=False, kind="flag",
         commands=MEASURING - {"tune"},
+        group="What to run",
     ),
     Axis(
-        "devices", "How many run together; a list gives the scaling curve.",
+        "devices", "How many run together; a list: the scaling curve.",
         parse.whole("--devices"), resumes=True, main=True,
         also={
             "train": Own("How many train together, --batch images on each."),
             "eval": Own("How many share the images; the counts are the same."),
         },
+        group="Several devices", usual=ALL,
     ),
     Axis("hosts", commands=NOBODY, resumes=True, aside=True),
     Axis(
-        "slurm", "partition=P,gres=gpu:k80,time=15,...: cells as jobs; again: an axis.",
+        "slurm", "partition=P,gres=gpu:k80,...: as jobs; again: more.",
         kind="again", commands=BENCH, resumes=True,
+        group="Hosts and schedulers",
     ),
     _choice(
-        "scaling", choices.Scaling, "weak: --batch is each device's; strong: all devices'.",
+        "scaling", choices.Scaling, "weak: a --batch each; strong: one for all",
         resumes=True, aside=True,
+        group="Several devices",
     ),
     _choice(
         "exchange", choices.Exchange,
-        "How devices average gradients: default, horovod; independent: they do not",
+        "Gradients: default, horovod, independent",
+        group="Several devices",
         how=True, resumes=True, together=True,
-        also=_too("default", "How devices average gradients: default, horovod"),
+        also=_too("default", "Gradients: default, horovod"),
     ),
     Axis(
         "bucket_mb", "Gradients exchanged at a time, in MB (torch).", parse.number("--bucket-mb"),
         how=True, resumes=True, tuned=True, together=True, also=_RECIPE,
+        group="Several devices",
     ),
     _choice(
-        "compress", choices.Compress, "Gradients on the wire: {}",
+        "compress", choices.Compress, "Gradients on the wire: {}", group="Several devices",
         how=True, together=True, also=_too("none"),
     ),
     Axis(
-        "accumulate", "Parts of a batch that are computed before one exchange.",
+        "accumulate", "Parts of a batch before one exchange.",
         parse.whole("--accumulate"), "1", how=True, resumes=True, also=_too("1"),
+        group="Several devices",
     ),
     _choice(
-        "processes", choices.Processes, "One for each device, or for each host: {}",
+        "processes", choices.Processes, "One for each: {}",
         how=True, resumes=True, together=True,
+        group="Several devices",
     ),
     Axis(
-        "cores", "CPU cores of each device; auto: an equal share of all.", _automatic("--cores"),
+        "cores", "Of each device; auto: an equal share.", _automatic("--cores"),
         "auto", how=True, resumes=True, aside=True,
         also=_too("auto") | {"eval": Own("", "auto")},
+        group="Several devices",
     ),
     Axis(
         "seed", "Of weights and images.", parse.whole("--seed", 0), "0", aside=True,
