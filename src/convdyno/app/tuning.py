@@ -70,7 +70,7 @@ def tune(request: TuneRequest, narrator: Narrator = SILENCE) -> Tuned:
         )
         trial = _one_trial(request, there)
         usual = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{trial.network}-{trial.engine}").strip("-.")
-        called = check_name(request.name or usual)
+        called = check_name(usual if request.name is None else request.name)
         alone = {"bucket_mb"} if trial.devices == 1 else set()
         free = [name for name in FACTORS if name not in request.axes.keys() | alone]
         if not free:

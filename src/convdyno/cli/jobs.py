@@ -12,6 +12,7 @@ import typer
 from convdyno.cli.help import examples
 from convdyno.cli.options import AsJson, Out, echo_json, group, new_screen
 from convdyno.errors import Interrupted, signal_of
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.app import BenchRequest, Narrator
@@ -110,7 +111,8 @@ def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = Fal
 def cancel(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A name, its beginning, or `last`.")],
     job: Annotated[
-        list[int] | None, typer.Option("--job", help="Only this one of its jobs, from 1.")
+        list[str] | None,
+        typer.Option("--job", metavar="N", help="Only this one of its jobs, from 1."),
     ] = None,
     out: Out = Path("results"),
     as_json: AsJson = False,
@@ -118,7 +120,7 @@ def cancel(
     """Cancel the jobs of a run that are not over; what they have measured can be collected."""
     from convdyno.app.slurm_runs import cancel
 
-    found, cancelled = cancel(out, run, job or ())
+    found, cancelled = cancel(out, run, [parse.whole("--job")(one) for one in job or ()])
     if as_json:
         echo_json({"run": found.name, "cancelled": [one.id for one in cancelled]})
     elif cancelled:

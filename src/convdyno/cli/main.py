@@ -67,7 +67,8 @@ def _in_a_sentence() -> Iterator[None]:
             raise
         first = str(said()).strip().rstrip(".").replace("\n", " ")
         path = ctx.command_path if ctx else "convdyno"
-        raise UsageError(f"{first[:1].lower()}{first[1:]}; see `{path} --help`") from None
+        see = f". See `{path} --help`" if not first.endswith("?") else f" See `{path} --help`"
+        raise UsageError(f"{first[:1].lower()}{first[1:]}{see}") from None
 
 
 app = typer.Typer(
