@@ -159,7 +159,7 @@ class _Output(io.FileIO):
     """Standard output: what goes wrong there is told from what goes wrong with any other file."""
 
     def write(self, data: Any) -> int:
-        """Write, or end."""
+        """Write all of it, or raise `Unheard`."""
         try:
             return super().write(data) or 0
         except OSError as problem:

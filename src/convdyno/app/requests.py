@@ -79,7 +79,8 @@ class Asked:
         for name in options:
             if name not in known and name not in other:
                 raise UnknownName("option", name, sorted(known - {"axes", "command"} | other))
-        given = {name: value for name, value in options.items() if value is not None}
+        needed = {one.name for one in fields(cls) if one.default is one.default_factory}
+        given = {n: value for n, value in options.items() if value is not None or n in needed}
         own = {name: value for name, value in given.items() if name in known}
         rest = {name: value for name, value in given.items() if name not in known}
         return cls(**own | ({"axes": rest} if "axes" in known else {}))

@@ -16,7 +16,7 @@ from convdyno.trial.axes import Group
 
 RARE = " (rare)"
 """What is added to the heading of an option that only the whole help has."""
-ALL = "convdyno.help_all"
+ALL = "convdyno: all options"
 COLUMN = 25
 """Where summaries begin, behind the widest names of options."""
 
