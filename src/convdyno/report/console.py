@@ -75,7 +75,7 @@ class Screen:
         """`columns` is what lines have to fit where that is not a terminal's width."""
         out = commands(file or sys.stdout)
         self._columns = columns or columns_of(out)
-        self._console = Console(file=out, highlight=False, markup=False)
+        self._console = Console(file=out, highlight=False, markup=False, force_jupyter=False)
 
     def line(self, text: str = "", style: str = "") -> None:
         """A sentence, broken between words where the terminal is too narrow for it."""

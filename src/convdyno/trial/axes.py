@@ -391,9 +391,8 @@ AXES: tuple[Axis, ...] = (
     ),
     Axis(
         "cores", "Of each device; auto: an equal share.", _automatic("--cores"),
-        "auto", how=True, resumes=True, aside=True,
+        "auto", how=True, resumes=True, aside=True, group="Several devices",
         also=_too("auto") | {"eval": Own("", "auto")},
-        group="Several devices",
     ),
     Axis(
         "seed", "Of weights and images.", parse.whole("--seed", 0), "0", aside=True,
