@@ -280,7 +280,7 @@ CASES = [
     (("gate", "trivial", "--base", "nowhere"), "there is no results folder"),
     (("gate", "trivial", "--base", ".", "--base-set", "threads=1"), "--base is a record"),
     (("gate", "trivial", "--base", "."), "no record of anything"),
-    (("gate", "trivial", "--base-python", "/no/python"), "No such file"),
+    (("gate", "trivial", "--base-python", "/no/python"), "there is no program"),
     (("gate", "trivial", "--base-python", "a", "--base-command", "b"), "both say how"),
     (("gate", "trivial", "--base-command", "'"), "cannot be split"),
     (("gate", "trivial", "--base-command", " "), "is empty"),

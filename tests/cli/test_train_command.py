@@ -285,6 +285,7 @@ def test_a_terminal_has_one_line_that_is_drawn_anew(tmp_path: Path) -> None:
     lines = [line for line in drawn if "images/s" in line]
     assert lines and all(len(line) < 60 for line in lines)
     assert all(re.match(r"epoch [0-9.]+ of 20, [0-9.]+ images/s, loss ", line) for line in lines)
+    assert any(re.search(r"loss [0-9.]+, top-1 [0-9.]+ %, [0-9]+ s", line) for line in lines)
     assert "Step Epoch" not in said.decode()
     assert "trained at step 2000 of 2000" in said.decode()
 
