@@ -43,16 +43,30 @@ NOT_HERE = (
 PLAIN = {int: "int | str", float: "float | str", bool: "bool", str: "str"}
 
 
+SHARED = ("bench", "gate")
+"""Commands of which many options are alike."""
+
+
 def text() -> str:
     """The whole file."""
-    parts = [HEAD]
+    found = {
+        command: list(_options(command, getattr(requests, f"{begins}Request")))
+        for command, begins in COMMANDS.items()
+    }
+    first, second = (found[command] for command in SHARED)
+    both = [one for one in first if one in second]
+    parts = [HEAD, _class("MeasuredOptions", "TypedDict", "What is measured, and how.", both)]
     for command, begins in COMMANDS.items():
-        request = getattr(requests, f"{begins}Request")
-        about = (request.__doc__ or "").rstrip(".")
-        lines = [f"    {name}: {kind} | None" for name, kind in _options(command, request)]
-        parts.append(f'class {begins}Options(TypedDict, total=False):\n    """{about}."""\n')
-        parts.append("\n".join(lines) + "\n\n")
-    return "\n\n".join(parts[:1]) + "\n\n" + "\n".join(parts[1:]).rstrip() + "\n"
+        about = getattr(requests, f"{begins}Request").__doc__ or ""
+        base = "MeasuredOptions" if command in SHARED else "TypedDict"
+        own = [one for one in found[command] if command not in SHARED or one not in both]
+        parts.append(_class(f"{begins}Options", base, about, own))
+    return "\n\n".join(parts)
+
+
+def _class(name: str, base: str, about: str, options: Sequence[tuple[str, str]]) -> str:
+    lines = "".join(f"    {name}: {kind} | None\n" for name, kind in options)
+    return f'class {name}({base}, total=False):\n    """{about}"""\n\n{lines}'
 
 
 def _options(command: str, request: type[Any]) -> Iterator[tuple[str, str]]:

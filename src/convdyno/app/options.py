@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TypedDict
 
 
-class BenchOptions(TypedDict, total=False):
-    """Measure how fast networks train or infer."""
+class MeasuredOptions(TypedDict, total=False):
+    """What is measured, and how."""
 
     engine: str | Sequence[str] | None
     mode: str | Sequence[str] | None
@@ -27,8 +27,6 @@ class BenchOptions(TypedDict, total=False):
     classes: int | str | Sequence[int | str] | None
     width: float | str | Sequence[float | str] | None
     data: str | Path | Sequence[str | Path] | None
-    ladder: bool | None
-    stage_from: str | Sequence[str] | None
     loader: str | Sequence[str] | None
     decoder: str | Sequence[str] | None
     crop: str | Sequence[str] | None
@@ -58,6 +56,13 @@ class BenchOptions(TypedDict, total=False):
     budget: float | str | None
     rounds: int | str | None
     out: str | Path | None
+
+
+class BenchOptions(MeasuredOptions, total=False):
+    """Measure how fast networks train or infer."""
+
+    ladder: bool | None
+    stage_from: str | Sequence[str] | None
     nodes: str | Path | None
     per_node: int | str | None
     max_devices: int | str | None
@@ -69,52 +74,9 @@ class BenchOptions(TypedDict, total=False):
     watch: bool | None
 
 
-class GateOptions(TypedDict, total=False):
+class GateOptions(MeasuredOptions, total=False):
     """Hold a candidate against a base."""
 
-    engine: str | Sequence[str] | None
-    mode: str | Sequence[str] | None
-    batch: int | str | Sequence[int | str] | None
-    precision: str | Sequence[str] | None
-    layout: str | Sequence[str] | None
-    compile: bool | str | Sequence[bool | str] | None
-    kernels: str | Sequence[str] | None
-    feed: str | Sequence[str] | None
-    threads: int | str | Sequence[int | str] | None
-    device: str | Sequence[str] | None
-    image_size: int | str | tuple[int, int] | None
-    classes: int | str | Sequence[int | str] | None
-    width: float | str | Sequence[float | str] | None
-    data: str | Path | Sequence[str | Path] | None
-    loader: str | Sequence[str] | None
-    decoder: str | Sequence[str] | None
-    crop: str | Sequence[str] | None
-    view: str | Sequence[str] | None
-    resize: str | Sequence[str] | None
-    colour: str | Sequence[str] | None
-    input_threads: int | str | Sequence[int | str] | None
-    prefetch: int | str | Sequence[int | str] | None
-    on_bad: str | Sequence[str] | None
-    optimiser: str | Sequence[str] | None
-    rate: float | str | Sequence[float | str] | None
-    loss_scale: float | str | Sequence[float | str] | None
-    auxiliary: bool | None
-    latency: bool | None
-    devices: int | str | Sequence[int | str] | None
-    scaling: str | Sequence[str] | None
-    exchange: str | Sequence[str] | None
-    bucket_mb: float | str | Sequence[float | str] | None
-    compress: str | Sequence[str] | None
-    accumulate: int | str | Sequence[int | str] | None
-    processes: str | Sequence[str] | None
-    cores: int | str | Sequence[int | str] | None
-    seed: int | str | Sequence[int | str] | None
-    watchdog: float | str | None
-    rank_timeout: float | str | None
-    within: float | str | None
-    budget: float | str | None
-    rounds: int | str | None
-    out: str | Path | None
     base: str | Path | None
     base_python: str | None
     base_command: str | None
