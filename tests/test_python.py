@@ -1,5 +1,8 @@
 """convdyno from Python: results that show themselves, rows for data frames, exceptions."""
 
+import dataclasses
+import inspect
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -14,6 +17,11 @@ import pytest
 import convdyno
 from convdyno import api
 from convdyno.store.folder import Store
+from convdyno.trial.axes import AXES
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from options import FILE, NOT_HERE, text
 
 FAST: dict[str, Any] = {"engine": "clockwork", "budget": "60s", "within": "20%"}
 
@@ -173,6 +181,77 @@ def test_a_sweep_and_a_gate_are_results_too(tmp_path: Path) -> None:
     assert gated.to_dicts()[0]["verdict"] == gated.verdict
     with pytest.raises(convdyno.errors.UnknownName, match="Did you mean 'engine'"):
         convdyno.certify("trivial", egnine="torch")
+
+
+FUNCTIONS = ("bench", "certify", "compare", "evaluate", "gate", "report", "sweep", "train", "tune")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_option_is_an_argument_with_a_type(name: str) -> None:
+    shown = inspect.signature(getattr(api, name)).parameters
+    assert not [one for one in shown.values() if one.kind is one.VAR_KEYWORD]
+    assert all(one.annotation is not one.empty for one in shown.values())
+    options = {one.name for one in dataclasses.fields(getattr(api, f"{name.title()}Request"))}
+    command = "eval" if name == "evaluate" else name
+    if "axes" in options:
+        options |= {axis.name for axis in AXES if axis.in_command(command)}
+    assert options - shown.keys() <= {*NOT_HERE}
+
+
+def test_the_options_that_are_written_down_are_those_of_today() -> None:
+    assert FILE.read_text() == text(), "python tools/options.py --write"
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("bench", {"network": 5}, "--network is a name or a list of names"),
+    ("bench", {"network": None}, "which network"),
+    ("bench", {"network": []}, "a name or a list of names"),
+    ("bench", {"network": "trivial", "batch": 1.5}, "--batch must be a whole number"),
+    ("bench", {"network": "trivial", "batch": [8, 8]}, "--batch has 8 twice"),
+    ("bench", {"network": "trivial", "batch": {}}, "batch is an empty list"),
+    ("bench", {"network": "trivial", "engine": 3}, "no engine is called '3'"),
+    ("bench", {"network": "trivial", "precision": b"fp32"}, "precision"),
+    ("bench", {"network": "trivial", "auxiliary": 1}, "auxiliary is True or False"),
+    ("bench", {"network": "trivial", "out": 5}, "--out is the path of a file or folder"),
+    ("bench", {"network": "trivial", "labels": ["gpu=k80"]}, "--label is names and values"),
+    ("bench", {"network": "trivial", "budget": [3]}, "--budget is a word or a number"),
+    ("bench", {"network": "trivial", "budget": True}, "--budget is a word or a number"),
+    ("bench", {"network": "trivial", "rounds": "many"}, "--rounds must be a whole number"),
+    ("bench", {"network": "trivial", "watch": "yes"}, "--watch is True or False"),
+    ("bench", {"network": "trivial", "device": "gpu"}, "--device is auto, cpu, cuda"),
+    ("gate", {"network": "trivial"}, "what is the base"),
+    ("gate", {"network": "trivial", "base_set": 3}, "--base-set is a list such as"),
+    ("tune", {"network": ["trivial", "lenet"]}, "tune is for one network"),
+    ("sweep", {"file": 5}, "--file is the path"),
+    ("sweep", {"file": "nowhere.toml"}, "cannot be read"),
+    ("train", {"network": "trivial"}, "which data"),
+    ("train", {"network": "trivial", "data": "nowhere"}, "no file or folder"),
+    ("train", {"network": "trivial", "data": "mnist", "seeds": 0}, "--seeds must be a whole"),
+    ("evaluate", {"checkpoint": None}, "--checkpoint is the path"),
+    ("evaluate", {"checkpoint": "nowhere"}, "cannot be read"),
+    ("certify", {"network": "trivial", "accumulate": "x"}, "--accumulate must be a whole"),
+    ("certify", {"network": "trivial", "engine": {}}, "--engine is a word or a number"),
+    ("compare", {"results": 5}, "--results is a name or a list"),
+    ("compare", {"results": "nowhere"}, "no results folder"),
+    ("compare", {"where": 5}, "--where is a name or a list"),
+    ("report", {"results": "nowhere"}, "no results folder"),
+    ("report", {"html": 5}, "--html is the path"),
+    ("load", {"folder": 5}, "--results is a name or a list"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "said"), WRONG, ids=str)
+def test_whatever_is_wrong_is_one_kind_of_exception(
+    name: str,
+    options: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(convdyno.ConvdynoError, match=re.escape(said)):
+        getattr(api, name)(**options)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_pandas_one_sentence_says_so(

@@ -25,17 +25,20 @@ if TYPE_CHECKING:
     from convdyno.api import sweep as sweep
     from convdyno.api import train as train
     from convdyno.api import tune as tune
+    from convdyno.errors import ConvdynoError as ConvdynoError
 
 __version__ = "0.2.0.dev0"
 __all__ = [
-    "Result", "Table", "bench", "certify", "compare", "errors", "evaluate", "gate", "load", "sweep",
-    "train", "tune",
+    "ConvdynoError", "Result", "Table", "bench", "certify", "compare", "errors", "evaluate",
+    "gate", "load", "sweep", "train", "tune",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("convdyno.errors")
+    if name == "ConvdynoError":
+        return import_module("convdyno.errors").ConvdynoError
     if name in __all__:
         return getattr(import_module("convdyno.api"), name)
     raise AttributeError(f"module 'convdyno' has no attribute {name!r}")

@@ -5,10 +5,11 @@ Problems are exceptions of `convdyno.errors`; a trial that fails is a result wit
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, Unpack, get_type_hints
 
 from convdyno import app
 from convdyno.app import (
@@ -28,6 +29,17 @@ from convdyno.app.certification import Certified
 from convdyno.app.comparison import Comparisons
 from convdyno.app.evaluation import Evaluation
 from convdyno.app.gates import Gated
+from convdyno.app.options import (
+    BenchOptions,
+    CertifyOptions,
+    CompareOptions,
+    EvaluateOptions,
+    GateOptions,
+    ReportOptions,
+    SweepOptions,
+    TrainOptions,
+    TuneOptions,
+)
 from convdyno.app.reporting import Report
 from convdyno.app.shown import frame
 from convdyno.app.stored_results import load as read_rows
@@ -36,6 +48,9 @@ from convdyno.app.training import Trained
 from convdyno.app.tuning import Tuned
 from convdyno.errors import UsageError
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Folders = str | Path | Sequence[str | Path]
 ONLY_THERE = ("slurm", "slurm_module", "slurm_setup", "detach", "style", "json", "label")
 """Options of the command that are not for Python."""
 
@@ -57,122 +72,103 @@ class Table(list[dict[str, Any]]):
         return frame(self)
 
 
+def _named(options: type[Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function show its options as arguments: to `help`, `inspect` and editors."""
+
+    def decorate(does: Callable[P, T]) -> Callable[P, T]:
+        shown = inspect.signature(does)
+        own = [one for one in shown.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in get_type_hints(options).items()
+            if name not in shown.parameters
+        ]
+        does.__signature__ = shown.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return does
+
+    return decorate
+
+
+@_named(BenchOptions)
 def bench(
-    network: str | Sequence[str],
-    *,
-    engine: str | Sequence[str] | None = None,
-    mode: str | Sequence[str] | None = None,
-    batch: int | Sequence[int] | str | None = None,
-    precision: str | Sequence[str] | None = None,
-    budget: str | float | None = None,
-    within: str | float | None = None,
-    rounds: int | None = None,
-    data: str | Path | Sequence[str] | None = None,
-    out: str | Path = "results",
-    labels: Mapping[str, str] | None = None,
-    verbose: bool = False,
-    **more: Any,
+    network: str | Sequence[str], *, verbose: bool = False, **options: Unpack[BenchOptions]
 ) -> Result:
     """Measure how fast networks train or infer: `convdyno bench`, with its options by their names.
 
     A list makes cells of all combinations, which are measured in turns and compared in pairs. Every
     cell leaves a record in the folder `out`.
     """
-    for name in more:
+    for name in options:
         if name in ONLY_THERE:
             raise UsageError(f"{name} is for the command line: `convdyno bench --help`")
-    request = BenchRequest.of(
-        network=network, engine=engine, mode=mode, batch=batch, precision=precision, budget=budget,
-        within=within, rounds=rounds, data=data, out=Path(out), labels=labels, **more,
-    )  # fmt: skip
+    request = BenchRequest.of(network=network, **options)
     return app.bench(request, Narrator(quiet=not verbose))
 
 
+@_named(GateOptions)
 def gate(
-    network: str | Sequence[str] | None = None, *, verbose: bool = False, **more: Any
+    network: str | Sequence[str] | None = None,
+    *,
+    verbose: bool = False,
+    **options: Unpack[GateOptions],
 ) -> Gated:
     """Hold a candidate against a base: `convdyno gate`, with its options by their names."""
-    request = GateRequest.of(network=network, **_paths(more, "base", "base_folder", "out"))
+    request = GateRequest.of(network=network, **options)
     return app.gate(request, Narrator(quiet=not verbose))
 
 
-def tune(network: str, *, verbose: bool = False, **more: Any) -> Tuned:
+@_named(TuneOptions)
+def tune(network: str, *, verbose: bool = False, **options: Unpack[TuneOptions]) -> Tuned:
     """Search the fastest settings of one network and engine: `convdyno tune`."""
-    request = TuneRequest.of(network=network, **_paths(more, "out"))
-    return app.tune(request, Narrator(quiet=not verbose))
+    return app.tune(TuneRequest.of(network=network, **options), Narrator(quiet=not verbose))
 
 
-def sweep(file: str | Path, *, verbose: bool = False, **more: Any) -> SweepStanding:
+@_named(SweepOptions)
+def sweep(
+    file: str | Path, *, verbose: bool = False, **options: Unpack[SweepOptions]
+) -> SweepStanding:
     """Measure every combination of a file's values: `convdyno sweep`; again, it goes on."""
-    request = SweepRequest.of(file=Path(file), **_paths(more, "out"))
-    return app.sweep(request, Narrator(quiet=not verbose))
+    return app.sweep(SweepRequest.of(file=file, **options), Narrator(quiet=not verbose))
 
 
-def train(network: str, *, data: str | Path, **more: Any) -> Trained:
-    """Train a network on real data, evaluate and save it: `convdyno train`."""
-    return app.train(TrainRequest.of(network=network, data=str(data), **_paths(more, "log_dir")))
+@_named(TrainOptions)
+def train(network: str, **options: Unpack[TrainOptions]) -> Trained:
+    """Train a network on real data, which are `data`, evaluate and save it: `convdyno train`."""
+    if not options.get("data"):
+        raise UsageError("which data? Give data='mnist', another name, or a path")
+    return app.train(TrainRequest.of(network=network, **options))
 
 
-def evaluate(checkpoint: str | Path, **more: Any) -> Evaluation:
+@_named(EvaluateOptions)
+def evaluate(checkpoint: str | Path, **options: Unpack[EvaluateOptions]) -> Evaluation:
     """Evaluate a checkpoint over every test image: `convdyno eval`."""
-    return app.evaluate(EvaluateRequest.of(checkpoint=Path(checkpoint), **more))
+    return app.evaluate(EvaluateRequest.of(checkpoint=checkpoint, **options))
 
 
-def certify(network: str, **more: Any) -> Certified:
+@_named(CertifyOptions)
+def certify(network: str, **options: Unpack[CertifyOptions]) -> Certified:
     """Prove that engines compute the same network: `convdyno certify`."""
-    return Certified(list(app.certify(CertifyRequest.of(network=network, **_paths(more, "out")))))
+    return Certified(list(app.certify(CertifyRequest.of(network=network, **options))))
 
 
-def compare(
-    results: str | Path | Sequence[str | Path] = "results",
-    *,
-    by: str = "engine",
-    where: str | Sequence[str] = (),
-    against: str | None = None,
-) -> Comparisons:
+@_named(CompareOptions)
+def compare(results: Folders = "results", **options: Unpack[CompareOptions]) -> Comparisons:
     """Compare stored cells that are alike in all but one thing: `convdyno compare`."""
-    request = CompareRequest(
-        results=_folders(results), by=by, where=_several(where), against=against
-    )
-    return app.compare(request)
+    return app.compare(CompareRequest.of(results=results, **options))
 
 
-def report(
-    results: str | Path | Sequence[str | Path] = "results",
-    *,
-    where: str | Sequence[str] = (),
-    title: str | None = None,
-    **files: str | Path | None,
-) -> Report:
+@_named(ReportOptions)
+def report(results: Folders = "results", **options: Unpack[ReportOptions]) -> Report:
     """Write what was measured: `convdyno report`, `html="report.html"` if no file is named."""
-    request = ReportRequest.of(
-        results=_folders(results),
-        where=_several(where),
-        title=title,
-        **_paths(files or {"html": "report.html"}, *files or ["html"]),
-    )
-    return app.report(request)
-
-
-def _paths(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The options, those that name a file or a folder as paths."""
-    return {
-        name: Path(value) if name in names and isinstance(value, str) else value
-        for name, value in options.items()
-    }
-
-
-def _folders(given: str | Path | Sequence[str | Path]) -> list[Path]:
-    return [Path(one) for one in ([given] if isinstance(given, str | Path) else given)]
-
-
-def _several(given: str | Sequence[str]) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
+    if not options.keys() - {"where", "title"}:
+        options["html"] = "report.html"
+    return app.report(ReportRequest.of(results=results, **options))
 
 
 def load(folder: str | Path = "results", where: str | Sequence[str] = ()) -> Table:
     """The records of a folder as flat rows, oldest first; `where` is as on the command line."""
-    rows, skipped = read_rows(Path(folder), _several(where))
+    asked = CompareRequest.of(results=folder, where=where)
+    rows, skipped = read_rows(asked.results[0], asked.where)
     table = Table(rows)
     table.skipped = skipped
     if table.skipped:

@@ -25,6 +25,9 @@ import difflib
 import signal
 from collections.abc import Iterable
 
+MOST_NAMES = 40
+"""How many names a sentence lists, where another place has them all."""
+
 
 class ConvdynoError(Exception):
     """A problem that is told to the user in one sentence, without a traceback."""
@@ -42,8 +45,9 @@ class UnknownName(UsageError):
     def __init__(self, kind: str, given: str, known: Iterable[str], see: str = "") -> None:
         names = list(known)
         near = closest(given, names)
-        hint = f"Did you mean {near!r}?" if near else f"There is: {', '.join(names)}."
-        super().__init__(f"no {kind} is called {given!r}. {hint}{' ' + see if see else ''}")
+        listed = "" if see and len(names) > MOST_NAMES else f"There is: {', '.join(names)}."
+        hint = f"Did you mean {near!r}?" if near else listed
+        super().__init__(" ".join(filter(None, [f"no {kind} is called {given!r}.", hint, see])))
 
 
 class NotInstalled(UsageError):

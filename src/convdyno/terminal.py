@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import textwrap
-from typing import TextIO
+from typing import Any, TextIO
 
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # Control characters but tab and newline.
@@ -151,9 +151,51 @@ _PLAIN = {"±": "+-"}
 codecs.register_error("convdyno", _plain)
 
 
+class Unheard(Exception):
+    """Standard output cannot be written; says why, and nothing if its reader has left."""
+
+
+class _Output(io.FileIO):
+    """Standard output: what goes wrong there is told from what goes wrong with any other file."""
+
+    def write(self, data: Any) -> int:
+        """Write all of it, or raise `Unheard`."""
+        try:
+            return super().write(data) or 0
+        except OSError as problem:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            left = isinstance(problem, BrokenPipeError)
+            raise Unheard("" if left else problem.strerror) from None
+
+
+class _Progress(io.FileIO):
+    """Standard error, which takes what it can: no run is lost for a line of progress."""
+
+    def write(self, data: Any) -> int:
+        """Write, or let it be."""
+        try:
+            return super().write(data) or 0
+        except OSError:
+            return len(data)
+
+
 def guard() -> None:
-    """Let everything that this process prints from now on be visible, on any terminal."""
-    for stream in (sys.stdout, sys.stderr):
+    """Let everything that this process prints from now on be visible, on any terminal.
+
+    What is said to a stream that was closed is lost; one that is full raises `Unheard`.
+    """
+    for name, number, kind in (("stdout", 1, _Output), ("stderr", 2, _Progress)):
+        stream = getattr(sys, name)
+        if stream is None:  # No other file shall get its number.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="convdyno")
-    sys.stdout, sys.stderr = Visible(sys.stdout), Visible(sys.stderr)
+        if isinstance(getattr(stream, "buffer", None), io.BufferedWriter | io.FileIO):
+            stream.flush()
+            stream = io.TextIOWrapper(
+                io.BufferedWriter(kind(stream.fileno(), "w", closefd=False)),
+                encoding=stream.encoding, errors="convdyno",
+                line_buffering=stream.line_buffering, write_through=stream.write_through,
+            )  # fmt: skip
+        setattr(sys, name, Visible(stream))

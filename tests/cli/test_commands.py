@@ -3,8 +3,9 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer.main
@@ -12,6 +13,7 @@ from schemas import keeps_to
 from typer.testing import CliRunner
 
 from convdyno.cli.main import app
+from convdyno.trial.axes import Group
 
 CLOCKWORK = ("bench", "trivial", "--engine", "clockwork", "--budget", "30s")
 
@@ -142,6 +144,57 @@ def test_every_command_has_help_with_examples(path: tuple[str, ...]) -> None:
     _, _, examples = outcome.output.partition("Examples:")
     assert f"convdyno {' '.join(path)}" in examples
     assert "\b" not in outcome.output
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if len(path) > 1], ids=" ".join)
+def test_every_command_of_a_group_has_examples_of_its_own(path: tuple[str, ...]) -> None:
+    _, _, after = helped(*path, "--help").partition("Examples:\n")
+    examples = [line.strip() for line in after.partition("\n\n")[0].splitlines()]
+    assert examples
+    assert all(f"{line} ".startswith(f"convdyno {' '.join(path)} ") for line in examples)
+
+
+def helped(*words: str) -> str:
+    """What a terminal of 80 columns shows."""
+    runner = CliRunner(env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    outcome = runner.invoke(app, [*words], prog_name="convdyno")
+    assert outcome.exit_code == 0
+    return outcome.output
+
+
+LONG = ("bench", "gate", "tune", "train", "eval")
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_short_help_has_the_usual_options_and_names_the_whole(name: str) -> None:
+    short, whole = (helped(name, word).partition("Examples:")[0] for word in ("-h", "--help-all"))
+    usual, every = (set(re.findall(r"^  (--[a-z-]+)", text, re.M)) for text in (short, whole))
+    assert usual < every
+    assert len(usual) <= 16
+    assert f"{len(every - usual)} more options: convdyno {name} --help-all" in short
+    assert {"--engine", "--batch", "--precision", "--devices", "--json"} <= usual
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_whole_help_has_every_option_once_under_a_heading(name: str) -> None:
+    whole = helped(name, "--help-all").partition("Examples:")[0]
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
+    for option in options:
+        assert len(re.findall(rf"^  (?:-[a-z], )?{option.opts[0]}(?![-a-z])", whole, re.M)) == 1
+    headings = re.findall(r"^(\S.*):$", whole, re.M)
+    order = ["Arguments", *get_args(Group)]
+    assert headings == sorted(headings, key=order.index)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_summary_fits_a_line(name: str) -> None:
+    whole = helped(name, "--help-all").partition("Arguments:")[2].partition("Examples:")[0]
+    wrapped = [line for line in whole.splitlines() if re.match(r" {20,}\S", line)]
+    assert [line.strip() for line in wrapped] in ([], ["Nesterov's momentum."])
+    listed = helped("--help").partition("Commands:\n")[2]
+    assert "..." not in listed
+    assert len(listed.splitlines()) == len([path for path in COMMANDS if len(path) == 1])
 
 
 def test_help_is_a_process_that_ends_well(convdyno_process: Any) -> None:

@@ -79,6 +79,14 @@ def test_no_slowdown_passes_and_the_screen_says_so(convdyno: Any) -> None:
     assert "threads 1" in outcome.out
 
 
+def test_unlike_batches_are_held_to_the_time_of_an_image(convdyno: Any) -> None:
+    words = (*BLIND[:-2], "--no-floor", *device(0.002), "--batch", "128", "--base-set", "batch=16")
+    said = convdyno(*words).out
+    assert "an image may take" in said
+    assert "an image takes -87" in said
+    assert "a step" not in said
+
+
 def test_noise_around_the_limit_is_undecided(
     convdyno: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +280,7 @@ CASES = [
     (("gate", "trivial", "--base", "nowhere"), "there is no results folder"),
     (("gate", "trivial", "--base", ".", "--base-set", "threads=1"), "--base is a record"),
     (("gate", "trivial", "--base", "."), "no record of anything"),
-    (("gate", "trivial", "--base-python", "/no/python"), "No such file"),
+    (("gate", "trivial", "--base-python", "/no/python"), "there is no program"),
     (("gate", "trivial", "--base-python", "a", "--base-command", "b"), "both say how"),
     (("gate", "trivial", "--base-command", "'"), "cannot be split"),
     (("gate", "trivial", "--base-command", " "), "is empty"),

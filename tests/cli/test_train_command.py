@@ -266,7 +266,7 @@ def test_a_log_has_nvcnns_table(train: Any) -> None:
 def test_a_terminal_has_one_line_that_is_drawn_anew(tmp_path: Path) -> None:
     runs.prepare(tmp_path, train=800)
     parent, child = pty.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("4H", 24, 60, 0, 0))
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
     command = runs.command(runs.PLAIN, "run", *QUICK, "--epochs", "20")
     process = subprocess.Popen(command, cwd=tmp_path, stderr=child, close_fds=True)
     os.close(child)
@@ -283,8 +283,9 @@ def test_a_terminal_has_one_line_that_is_drawn_anew(tmp_path: Path) -> None:
     assert process.wait() == 0
     drawn = re.findall(r"\r\x1b\[K(epoch [^\r\x1b\n]+)", said.decode())
     lines = [line for line in drawn if "images/s" in line]
-    assert lines and all(len(line) < 60 for line in lines)
+    assert lines and all(len(line) < 80 for line in lines)
     assert all(re.match(r"epoch [0-9.]+ of 20, [0-9.]+ images/s, loss ", line) for line in lines)
+    assert any(re.search(r"loss [0-9.]+, top-1 [0-9.]+ %, [0-9]+ s", line) for line in lines)
     assert "Step Epoch" not in said.decode()
     assert "trained at step 2000 of 2000" in said.decode()
 

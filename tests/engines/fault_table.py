@@ -129,8 +129,8 @@ FAULTS = [
     Fault("conv: gradient of a bias lost", "plain", "'conv1' (Conv)",
           spoilt={"gradient/conv1/bias": no}),
     # Gates, norms over channels, channels in another order.
-    Fault("gate: left out", "excited", "'gate/gate2' (Gate)", "gate/gate2", op=GONE,
-          reads=("add1",)),
+    Fault("gate: of what the last activation reads", "excited", "'gate/gate2' (Gate)",
+          "gate/gate2", reads=("add1", "gate/dense4")),
     Fault("gate: of another vector", "excited", "'gate/gate1' (Gate)", "gate/gate1",
           reads=("act3", "gate/dense2")),
     Fault("act: SiLU for hardswish", "excited", "'act2' (Act)", "act2", {"kind": "silu"}),

@@ -104,7 +104,7 @@ def widened(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("command", ["bench", "gate", "tune", "train"])
 def test_a_new_axis_is_in_the_help_of_every_command_that_has_it(widened: Any, command: str) -> None:
-    assert "--jumps <str>" in widened(command, "--help")
+    assert "--jumps VALUE" in widened(command, "--help-all")
 
 
 def test_a_new_axis_can_be_swept_measured_asked_for_and_compared(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.app.batch_choice import choose_batches
-from convdyno.app.cells import look_into, looks_anew, split_of, trials_that_fit
+from convdyno.app.cells import look_into, looks_anew, refuse_idle, split_of, trials_that_fit
 from convdyno.app.certification import certificates, standing
 from convdyno.app.makers import maker
 from convdyno.app.place import launcher
@@ -46,6 +46,7 @@ def bench(request: BenchRequest, narrator: Narrator = SILENCE) -> Result:
     if "slurm" in request.axes:
         raise UsageError("cells as jobs of Slurm are submitted, not measured here")
     request = with_preset(request, narrator)
+    refuse_idle(request.given)
     goal, limits = goal_of(request), limits_of(request)
     out, patience = request.out, request.read("rank_timeout")
     about = {

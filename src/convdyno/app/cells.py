@@ -21,7 +21,7 @@ from convdyno.report.format import duration
 from convdyno.stage.batch_search import BatchSearch
 from convdyno.stage.progress import Narrator
 from convdyno.trial import axes
-from convdyno.trial.axes import AXES, MAX, Given
+from convdyno.trial.axes import AXES, MAX, Given, Need
 from convdyno.trial.spec import Trial, make_trial
 from convdyno.trial.sweep import expand
 from convdyno.zoo.registry import build, find
@@ -33,6 +33,8 @@ LADDER = {
     "arrays": ("device", "host", "source"),
 }
 """The rungs of a bottleneck ladder, the lowest first."""
+WITHOUT_FRAMEWORK = {"clockwork", "reference"}
+"""Engines to try things with; they take whatever any other one takes."""
 RATES = {"sgd": 1e-3, "adam": 1e-4}
 """What is usual for each update rule."""
 
@@ -70,6 +72,37 @@ def make_trials(there: Room, given: Given, batches: Mapping[str, int] | None = N
     for trial in cells:
         _drawn(trial.network, trial.image_size, trial.classes, trial.width, trial.auxiliary)
     return cells
+
+
+def refuse_idle(given: Given) -> None:
+    """Refuse what would change nothing in any of the cells that are asked for."""
+    values = axes.read(given)
+    engines = _chosen(",".join(filter(None, values["engine"])) or None)
+    plain = bool(set(engines) & WITHOUT_FRAMEWORK)
+    there: dict[Need, tuple[bool, str]] = {
+        "real data": (bool(set(values["data"]) - SOURCES.keys()), "these are made up"),
+        "training": ("train" in values["mode"], "this is inference"),
+        "inference": ("infer" in values["mode"], "this is training"),
+        "JAX": (plain or "jax" in engines, f"this is {engines[0]}"),
+        "Keras": (plain or any("keras" in one for one in engines), f"this is {engines[0]}"),
+    }
+    for name in given:
+        axis = axes.find(name)
+        if values[name] != axis.values(axis.default):
+            for need in axis.needs:
+                is_there, instead = there[need]
+                if not is_there:
+                    raise UsageError(
+                        f"{axis.option} is about {need}, and {instead}: leave it out, or "
+                        f"give {HOW[need]}"
+                    )
+
+
+HOW: Mapping[Need, str] = {
+    "real data": "--data PATH", "training": "--mode train", "inference": "--mode infer",
+    "JAX": "--engine jax", "Keras": "--engine keras/torch",
+}  # fmt: skip
+"""How to get what an axis needs."""
 
 
 def check_word(name: str, word: str) -> None:
@@ -128,6 +161,8 @@ def _share_out(cells: list[Trial], there: Room) -> list[Trial]:
                     f"a batch of {trial.batch} cannot be shared evenly by {trial.devices} devices"
                 )
             changes["batch"] = trial.batch // trial.devices
+        if trial.engine not in WITHOUT_FRAMEWORK | {"jax"}:  # Nobody else has tuned ones.
+            changes["kernels"] = "native"
         if trial.devices == 1:  # There is nothing to exchange, so ways to do it are one cell.
             changes |= alone
         made = make_trial(**trial.model_dump() | changes)

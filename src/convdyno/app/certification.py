@@ -58,6 +58,8 @@ def certify(request: CertifyRequest) -> Iterator[Certificate]:
     """Prove it anew for each network and manner; each certificate as soon as it is there."""
     names = [find(name).name for name in parse.several(request.network, str)]
     engines = [registry.check(name).name for name in registry.chosen(request.engine)]
+    if "clockwork" in engines:
+        raise UsageError("the clockwork engine computes nothing that could be proved: name another")
     wanted = [(name, manner) for name in names for manner in _manners(request, name)]
     store = Store(request.out)
     store.prepare()

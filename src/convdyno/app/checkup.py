@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from convdyno.data.decode import chosen
@@ -14,25 +17,42 @@ from convdyno.stage.progress import SILENCE, Narrator
 from convdyno.trial.spec import make_trial
 
 SILENCE_SECONDS = 120.0
+ENOUGH_SECONDS = 40.0
+"""After so long no further precision is tried, so that a minute is enough for all."""
+NO_TIME = "no time left: `convdyno doctor --full` measures it"
 
 
-def examine(*, quick: bool = False, narrator: Narrator = SILENCE) -> dict[str, Any]:
-    """Processor, engines, disturbances, and which precisions are fast unless it shall be quick."""
-    found: dict[str, Any] = {
+def examine() -> dict[str, Any]:
+    """Processor, engines, and what would disturb a measurement now."""
+    return {
         "machine": facts.machine(),
         "engines": {i.name: i.version for i in engines().values() if i.installed},
         "missing": {i.name: i.install for i in engines().values() if not i.installed},
         "disturbances": facts.disturbances(),
         "decoder": _decoder(),
     }
-    if not quick:
-        found["peaks"] = [
-            _peaks(info.name, precision, narrator)
-            for info in engines().values()
-            if info.installed
-            for precision in info.precisions
-        ]
-    return found
+
+
+def peaks(*, full: bool = False, narrator: Narrator = SILENCE) -> Iterator[dict[str, Any]]:
+    """What each precision reaches in each engine, as soon as it is known.
+
+    Unless all of it is wanted: without Keras, which computes as the framework beneath does, and for
+    no longer than a minute.
+    """
+    until = math.inf if full else time.monotonic() + ENOUGH_SECONDS
+    nvidia = bool(facts.gpus())
+    for info in engines().values():
+        for precision in info.precisions if info.installed else ():
+            row = {"engine": info.name, "precision": precision}
+            if ("/" in info.name and not full) or (precision == "tf32" and not nvidia):
+                continue
+            if time.monotonic() > until:
+                yield row | {"refused": NO_TIME}
+            else:
+                with narrator.waiting(f"measuring {info.name} {precision}"):
+                    found = _peaks(info.name, precision)
+                narrator.clear()
+                yield row | found
 
 
 def _decoder() -> dict[str, str]:
@@ -44,19 +64,16 @@ def _decoder() -> dict[str, str]:
     return {"name": name, "reason": (reason() or "") if name != "native" else ""}
 
 
-def _peaks(engine: str, precision: str, narrator: Narrator) -> dict[str, Any]:
+def _peaks(engine: str, precision: str) -> dict[str, Any]:
     """What a precision reaches in an engine, measured in a worker of its own."""
-    narrator.tell(f"measuring {engine} {precision} ...")
     trial = make_trial(network="trivial", engine=engine, mode="infer", batch=1, precision=precision)
-    row: dict[str, Any] = {"engine": engine, "precision": precision}
     worker = LocalWorker()
     try:
         opened = worker.ask("open", silence=SILENCE_SECONDS, trial=trial.model_dump(mode="json"))
         probed = worker.ask("probe", silence=SILENCE_SECONDS)
-        row |= {peak["kind"]: peak["per_second"] for peak in probed["peaks"]}
-        row["warnings"] = opened["settings"]["warnings"]
+        found = {peak["kind"]: peak["per_second"] for peak in probed["peaks"]}
+        return found | {"warnings": opened["settings"]["warnings"]}
     except TrialFailed as failure:
-        row["refused"] = str(failure)
+        return {"refused": str(failure)}
     finally:
         worker.end()
-    return row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,8 @@ def _command(
             raise UsageError("--base-command is empty")
     else:
         words = [str(Path(python).expanduser()) if python else WORKER[0], *WORKER[1:]]
+        if shutil.which(words[0]) is None:
+            raise UsageError(f"--base-python: there is no program {words[0]!r}")
     if folder is None:
         return tuple(words)
     if not folder.is_dir():

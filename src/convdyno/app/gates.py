@@ -10,7 +10,7 @@ from typing import Any
 
 from convdyno import __version__
 from convdyno.app.batch_choice import choose_batches
-from convdyno.app.cells import looks_anew, make_trials
+from convdyno.app.cells import looks_anew, make_trials, refuse_idle
 from convdyno.app.gate_base import Base, base_of, base_trials, greeted, read_base, stored_records
 from convdyno.app.requests import GateRequest
 from convdyno.app.shown import Shown
@@ -120,6 +120,7 @@ def _pairs(base: Base, request: GateRequest, narrator: Narrator) -> list[GatedPa
         trials = [record.trial for record in records]
     else:
         given = request.given
+        refuse_idle(given | dict(base.settings or {}))
         if base.folder is not None and "data" in given:
             # The base's workers run elsewhere: a path must not depend on it.
             paths = [Path(word) for word in axes.find("data").values(given["data"])]

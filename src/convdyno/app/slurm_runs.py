@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.app.benchmark import REAL_DATA, command_of, labels_of, stages, with_preset
-from convdyno.app.cells import looks_anew, make_trials
+from convdyno.app.cells import looks_anew, make_trials, refuse_idle
 from convdyno.app.requests import RESULTS, BenchRequest
 from convdyno.app.result import Result
 from convdyno.data import SOURCES
@@ -191,6 +191,7 @@ def runs_document(runs: list[JobRun], out: Path) -> dict[str, Any]:
 
 def _plan(request: BenchRequest) -> Iterator[tuple[Order, list[Trial]]]:
     given = request.given
+    refuse_idle({name: value for name, value in given.items() if name != "slurm"})
     folders = stages(request.axes)
     orders = [read_order(text) for text in axes.find("slurm").values(given["slurm"])]
     for order, kind in zip(orders, kinds(orders), strict=True):

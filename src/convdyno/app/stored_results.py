@@ -79,7 +79,10 @@ def merge(sources: Sequence[Path], out: Path) -> list[Merged]:
     """Bring the records of other folders into one."""
     from convdyno.store.folder import Store
     from convdyno.store.merge import merge
+    from convdyno.store.names import record_files
 
+    for source in sources:
+        record_files(source)  # Says so if there is no such folder, before one is made.
     store = Store(out)
     store.prepare()
     return [merge(source, store) for source in sources]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from convdyno.app.benchmark import goal_of, limits_of
-from convdyno.app.cells import looks_anew, make_trials, with_room
+from convdyno.app.cells import looks_anew, make_trials, refuse_idle, with_room
 from convdyno.app.requests import TuneRequest
 from convdyno.app.shown import Shown
 from convdyno.engines import registry
@@ -70,7 +70,7 @@ def tune(request: TuneRequest, narrator: Narrator = SILENCE) -> Tuned:
         )
         trial = _one_trial(request, there)
         usual = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{trial.network}-{trial.engine}").strip("-.")
-        called = check_name(request.name or usual)
+        called = check_name(usual if request.name is None else request.name)
         alone = {"bucket_mb"} if trial.devices == 1 else set()
         free = [name for name in FACTORS if name not in request.axes.keys() | alone]
         if not free:
@@ -88,6 +88,7 @@ def _one_trial(request: TuneRequest, there: Here) -> Trial:
     given = request.given
     if given.get("batch") == MAX:
         del given["batch"]
+    refuse_idle(given)
     trials = make_trials(there, given)
     if len(trials) != 1:
         raise UsageError(

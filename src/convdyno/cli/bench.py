@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from convdyno import app
+from convdyno.cli.help import RARE
 from convdyno.cli.options import AsJson, Network, Networks, Quiet, asks, echo_json, new_screen
 from convdyno.errors import Interrupted, NothingMeasured, UsageError
 from convdyno.trial import parse
@@ -39,15 +40,25 @@ def bench(
     networks: Networks = None,
     network: Network = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Submit and return; see `convdyno jobs`.")
+        bool,
+        typer.Option(
+            "--detach",
+            help="Submit and return; see `convdyno jobs`.",
+            rich_help_panel="Hosts and schedulers" + RARE,
+        ),
     ] = False,
     style: Annotated[
-        str, typer.Option(help="Print as: convdyno, or as older tools did: nvcnn, tf-cnn")
+        str,
+        typer.Option(
+            metavar="VALUE",
+            help="convdyno, or older lines: nvcnn, tf-cnn",
+            rich_help_panel="Output" + RARE,
+        ),
     ] = "convdyno",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure how fast networks train or infer, and compare settings in pairs.
+    """Measure how fast networks train or infer, and compare.
 
     Every option that names a list takes several values with commas; each combination is a cell, and
     cells that differ in one thing are compared.

@@ -30,10 +30,11 @@ def certify(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Prove that engines compute the same network: forward, gradients, updates, statistics.
+    """Prove that engines compute the same network.
 
-    A small form of the network (an eighth of the channels, small images) is computed by each engine
-    in a process of its own and compared, tensor by tensor, with a float64 reference.
+    Forward, gradients, updates, statistics. A small form of the network (an eighth of the channels,
+    small images) is computed by each engine in a process of its own and compared, tensor by tensor,
+    with a float64 reference.
     """
     from convdyno.report.bench_json import certificates_document
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convdyno.app.requests import THREADS, ConvertRequest, MakeRequest, SpeedRequest
+from convdyno.cli.help import examples
 from convdyno.cli.options import AsJson, asks, echo_json, group, new_screen
 from convdyno.terminal import erase_line
 
@@ -44,7 +45,13 @@ Threads = Annotated[int | None, typer.Option(help=THREADS)]
 Target = Annotated[Path, typer.Argument(metavar="DST", help="The folder to write.")]
 
 
-@app.command("get", epilog=EXAMPLES)
+@app.command(
+    "get",
+    epilog=examples(
+        "convdyno data get mnist",
+        "convdyno data get cifar10 --from cifar-10-python.tar.gz --to cifar10/",
+    ),
+)
 def get(
     name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10")],
     to: Annotated[
@@ -74,7 +81,13 @@ def get(
         typer.echo(f"{got.path}: {name}, {_counts(got.counts)}")
 
 
-@app.command("info", epilog=EXAMPLES)
+@app.command(
+    "info",
+    epilog=examples(
+        "convdyno data info mnist",
+        "convdyno data info imagenet/ --check",
+    ),
+)
 def info(
     path: Annotated[str, typer.Argument(help="A file, a folder, or a name that `get` knows.")],
     check: Annotated[
@@ -99,7 +112,13 @@ def info(
         raise typer.Exit(2)
 
 
-@app.command("convert", epilog=EXAMPLES)
+@app.command(
+    "convert",
+    epilog=examples(
+        "convdyno data convert imagenet/ records/ --to tfrecord --shards 1024",
+        "convdyno data convert imagenet/ small/ --to folder --short-side 256 --quality 90",
+    ),
+)
 @asks(ConvertRequest)
 def convert(
     request: ConvertRequest,
@@ -119,7 +138,13 @@ def convert(
     _told(convert_set(request, line), line, as_json)
 
 
-@app.command("make", epilog=EXAMPLES)
+@app.command(
+    "make",
+    epilog=examples(
+        "convdyno data make photos/ --images 2000 --classes 10",
+        "convdyno data make records/ --to tfrecord --shards 8",
+    ),
+)
 @asks(MakeRequest)
 def make(request: MakeRequest, target: Target, as_json: AsJson = False) -> None:
     """Make JPEGs that decode like photographs, to try things out; each class has its colour."""

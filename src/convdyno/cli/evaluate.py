@@ -24,11 +24,16 @@ Exit codes: 0 done, 2 bad usage, 5 the engine failed, 130 or 143 stopped (128 + 
 @asks(app.EvaluateRequest, "eval")
 def eval_(
     request: app.EvaluateRequest,
-    checkpoint: Annotated[Path, typer.Argument(help="A run's folder, or one of its files.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="A run's folder, or one of its files.")
+    ],
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Evaluate a checkpoint: top-1, top-5 and loss over every test image exactly once."""
+    """Evaluate a checkpoint on every test image.
+
+    Top-1, top-5 and loss; each image counts exactly once.
+    """
     done = app.evaluate(request, app.Narrator(quiet=as_json or quiet))
     if as_json:
         echo_json({"format": 1, "convdyno": __version__, **done.about, **done.found})

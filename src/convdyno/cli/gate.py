@@ -28,14 +28,16 @@ def gate(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
-    """Hold a candidate (this environment) against a base, both in the same rounds on this machine.
+    """Hold this environment against a base: has it become slower?
+
+    Both are measured in turns, in the same rounds on this machine.
 
     The candidate passes when the interval of its speed lies above the limit, and is a regression
     when it lies below. What needs no statistics is compared exactly: the network, its counts, the
     losses of its first steps, compilations while it was measured.
 
-    A limit below the noise floor (what the same trial differs from itself here) is refused. The
-    floor is measured first where it is not known, and kept.
+    `--floor` measures the noise floor, which is what the same trial differs from itself here, and
+    keeps it; a limit below it is then refused.
     """
     from convdyno.report.gate import EXIT_CODES, floor_document, gate_document, overall
 

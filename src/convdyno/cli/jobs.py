@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from convdyno.cli.help import examples
 from convdyno.cli.options import AsJson, Out, echo_json, group, new_screen
 from convdyno.errors import Interrupted, signal_of
+from convdyno.trial import parse
 
 if TYPE_CHECKING:
     from convdyno.app import BenchRequest, Narrator
@@ -22,15 +24,11 @@ Examples:
   convdyno jobs wait last
   convdyno jobs cancel 20261116T033000-deepmnist-a1b2 --job 3
   convdyno jobs collect
-
-\b
-Exit codes: 0 done, 2 bad usage or no answer from Slurm, 3 some jobs are not over,
-4 nothing was measured, 5 a job failed.
 """
+CODES = """Exit codes: 0 done, 2 bad usage or no answer from Slurm, 3 some jobs are not over,
+4 nothing was measured, 5 a job failed."""
 
-app = group(
-    "Runs that were submitted with `convdyno bench --slurm`: list, wait, cancel, collect.", EXAMPLES
-)
+app = group("Runs of `bench --slurm`: list, wait, cancel, collect.", EXAMPLES)
 
 NOT_OVER = 3
 JOBS_GO_ON = "the jobs go on, and `convdyno jobs` shows them"
@@ -39,7 +37,14 @@ AnyRun = Annotated[
 ]
 
 
-@app.command("list", epilog=EXAMPLES)
+@app.command(
+    "list",
+    epilog=examples(
+        "convdyno jobs list",
+        "convdyno jobs list last",
+        after=CODES,
+    ),
+)
 def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = False) -> None:
     """One line for each run; with RUN one for each of its jobs."""
     from convdyno.app.slurm_runs import chosen_runs, runs_document, standing, summary
@@ -71,7 +76,14 @@ def list_(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = Fals
         ])  # fmt: skip
 
 
-@app.command("wait", epilog=EXAMPLES)
+@app.command(
+    "wait",
+    epilog=examples(
+        "convdyno jobs wait",
+        "convdyno jobs wait 20261116T033000-deepmnist-a1b2",
+        after=CODES,
+    ),
+)
 def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = False) -> None:
     """Wait until every job of a run is over, and say how each ended."""
     from convdyno.app import Narrator
@@ -88,11 +100,19 @@ def wait(run: AnyRun = "last", out: Out = Path("results"), as_json: AsJson = Fal
         raise typer.Exit(5)
 
 
-@app.command("cancel", epilog=EXAMPLES)
+@app.command(
+    "cancel",
+    epilog=examples(
+        "convdyno jobs cancel last",
+        "convdyno jobs cancel 20261116T033000-deepmnist-a1b2 --job 3",
+        after=CODES,
+    ),
+)
 def cancel(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A name, its beginning, or `last`.")],
     job: Annotated[
-        list[int] | None, typer.Option("--job", help="Only this one of its jobs, from 1.")
+        list[str] | None,
+        typer.Option("--job", metavar="N", help="Only this one of its jobs, from 1."),
     ] = None,
     out: Out = Path("results"),
     as_json: AsJson = False,
@@ -100,7 +120,7 @@ def cancel(
     """Cancel the jobs of a run that are not over; what they have measured can be collected."""
     from convdyno.app.slurm_runs import cancel
 
-    found, cancelled = cancel(out, run, job or ())
+    found, cancelled = cancel(out, run, [parse.whole("--job")(one) for one in job or ()])
     if as_json:
         echo_json({"run": found.name, "cancelled": [one.id for one in cancelled]})
     elif cancelled:
@@ -109,7 +129,14 @@ def cancel(
         typer.echo("all of them are over already")
 
 
-@app.command("collect", epilog=EXAMPLES)
+@app.command(
+    "collect",
+    epilog=examples(
+        "convdyno jobs collect",
+        "convdyno jobs collect last --json",
+        after=CODES,
+    ),
+)
 def collect(run: AnyRun = None, out: Out = Path("results"), as_json: AsJson = False) -> None:
     """Take the records of finished jobs over into the results folder, and show them.
 

@@ -22,7 +22,7 @@ def list_(
     what: Annotated[str, typer.Argument(help="networks, engines, data or recipes")] = "networks",
     as_json: AsJson = False,
 ) -> None:
-    """List the networks, the engines, the data sources or the recipes."""
+    """List networks, engines, data sources or recipes."""
     from convdyno.app import catalogue
 
     kind = one_of("list", KINDS)(what)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import typer
 
 from convdyno.cli import complete
+from convdyno.cli.help import RARE, heading, show_all
 from convdyno.errors import UsageError
 from convdyno.trial import parse
 from convdyno.trial.axes import AXES, Axis, Own
@@ -21,9 +22,14 @@ from convdyno.trial.axes import AXES, Axis, Own
 if TYPE_CHECKING:
     from convdyno.report.console import Screen
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document.", rich_help_panel="Output")
+]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="While it runs, say only what goes wrong.")
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="While it runs, say only what goes wrong.", rich_help_panel="Output"
+    ),
 ]
 Out = Annotated[Path, typer.Option("--out", help="The results folder.")]
 Networks = Annotated[
@@ -34,7 +40,20 @@ Networks = Annotated[
         autocompletion=complete.networks,
     ),
 ]
-Network = Annotated[str | None, typer.Option(help="The same; also package.module:function.")]
+Network = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="The same; also package.module:function.",
+        rich_help_panel="What to run" + RARE,
+    ),
+]  # fmt: skip
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all", help="Show all options, in groups, and exit.", is_eager=True,
+        callback=show_all, rich_help_panel="Output",
+    ),
+]  # fmt: skip
 Folders = Annotated[
     list[Path] | None,
     typer.Argument(metavar="RESULTS", help="Folders of records, and of runs of training."),
@@ -43,6 +62,8 @@ COMPLETES = {
     "engine": complete.engines, "recipe": complete.recipes, "data": complete.data,
     "by": complete.axes,
 }  # fmt: skip
+METAVARS = {str: "VALUE", list[str]: "VALUE", Path: "PATH"}
+"""What stands for the value of an option in help."""
 LAST = (
     "watchdog", "rank_timeout", "slurm_module", "slurm_setup", "preset", "labels", "out", "force",
 )  # fmt: skip
@@ -93,13 +114,18 @@ def asks(request: type[Any], command: str = "") -> Callable[[Callable[..., None]
             inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
             *(one for one in own if one.name in known or one.name == "networks"),
             *(_field(one, hints[one.name]) for one in asked if one.name in special),
-            *(made for axis, said in there for made in _axis(axis, said)),
+            *(made for axis, said in there for made in _axis(axis, said, command)),
             *(_field(one, hints[one.name]) for one in asked if one.name not in special),
             *(one for one in own if one.name not in known and one.name != "networks"),
         ]
+        if command:  # Only these have more options than one wants to see.
+            kind = inspect.Parameter.KEYWORD_ONLY
+            all_ = inspect.Parameter("help_all", kind, default=False, annotation=HelpAll)
+            parameters.append(all_)
 
         @wraps(does)
         def run(ctx: typer.Context, **values: Any) -> None:
+            values.pop("help_all", None)
             words = {name: values[name] for name in mine}
             given = _given(ctx, [axis for axis, _ in there], values)
             if "networks" in mine:
@@ -137,10 +163,13 @@ def _given(ctx: typer.Context, there: Iterable[Axis], values: dict[str, Any]) ->
     return found
 
 
-def _axis(axis: Axis, said: Own) -> Iterable[inspect.Parameter]:
+def _axis(axis: Axis, said: Own, command: str) -> Iterable[inspect.Parameter]:
     kind: Any = {"list": str | None, "flag": bool, "again": list[str] | None}[axis.kind]
     offered = complete.one_of(axis.choices) if axis.choices else None
-    yield _parameter(axis.name, kind, said.default, said.help, offered=offered)
+    yield _parameter(
+        axis.name, kind, said.default, said.help, offered=offered,
+        rich_help_panel=heading(axis.group, command in axis.usual),
+    )  # fmt: skip
     if axis.older:
         yield _parameter(axis.older, kind, None, "", hidden=True)
 
@@ -149,21 +178,28 @@ def _field(one: Field[Any], hint: Any) -> inspect.Parameter:
     several = one.default == () or one.default_factory is dict
     default = None if several else one.default
     kinds = get_args(hint) or (hint,)
-    kind: Any = list[str] if several else str if str in kinds else kinds[0]
+    kind: Any = list[str] if several else next((k for k in (bool, Path) if k in kinds), str)
+    metavar = "N" if int in kinds else "X" if float in kinds and str not in kinds else None
     return _parameter(
-        one.name, kind if default is not None else kind | None, default, one.metadata["help"],
+        one.name, kind if default is not None else kind | None,
+        str(default) if isinstance(default, int | float) and kind is str else default,
+        one.metadata["help"], metavar=metavar,
         called=one.metadata.get("name", ""), also=one.metadata.get("also", ""),
-        min=one.metadata.get("least"),
+        rich_help_panel=heading(one.metadata.get("group", ""), one.metadata.get("usual", False)),
     )  # fmt: skip
 
 
 def _parameter(
     name: str, kind: Any, default: Any, help: str, called: str = "", also: str = "",
-    offered: complete.Offer | None = None, **more: Any,
+    offered: complete.Offer | None = None, metavar: str | None = None, **more: Any,
 ) -> inspect.Parameter:  # fmt: skip
     named = called or also or kind is bool
     words = [f"--{(called or name).replace('_', '-')}", *filter(None, [also])] if named else []
-    option = typer.Option(*words, help=help, autocompletion=COMPLETES.get(name, offered), **more)
+    kinds = (kind, *get_args(kind))
+    metavar = metavar or next((word for one, word in METAVARS.items() if one in kinds), None)
+    option = typer.Option(
+        *words, help=help, metavar=metavar, autocompletion=COMPLETES.get(name, offered), **more
+    )
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
     )

@@ -25,7 +25,9 @@ PAGE = Path("report.html")
 
 @asks(app.ReportRequest)
 def report(request: app.ReportRequest, results: Folders = None, as_json: AsJson = False) -> None:
-    """Show what was measured: cells, ratios, scaling, where the time goes, what to mind.
+    """Show what was measured, on one page.
+
+    Cells, ratios, scaling, where the time goes, what to mind.
 
     Without any option that names a file, the page is written to report.html.
     """

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from convdyno.cli.help import examples
 from convdyno.cli.options import AsJson, Out, echo_json, group, new_screen
 
 EXAMPLES = """\b
@@ -20,7 +21,7 @@ Examples:
 """
 
 app = group(
-    "Look at what has been measured, and keep it in order: list, show, csv, archive, merge.",
+    "What has been measured: list, show, csv, archive, merge.",
     EXAMPLES,
 )
 
@@ -30,7 +31,13 @@ Where = Annotated[
 ]
 
 
-@app.command("list", epilog=EXAMPLES)
+@app.command(
+    "list",
+    epilog=examples(
+        "convdyno results list",
+        "convdyno results list --where network=resnet50 --where label.gpu=k80",
+    ),
+)
 def list_(out: Out = Path("results"), where: Where = None, as_json: AsJson = False) -> None:
     """One line for each record, oldest first."""
     from convdyno.app import Narrator
@@ -48,7 +55,13 @@ def list_(out: Out = Path("results"), where: Where = None, as_json: AsJson = Fal
     typer.echo("\n".join(lines(heads(out, where or (), Narrator()))))
 
 
-@app.command("show", epilog=EXAMPLES)
+@app.command(
+    "show",
+    epilog=examples(
+        "convdyno results show last",
+        "convdyno results show last --json",
+    ),
+)
 def show(
     record_id: Annotated[str, typer.Argument(help="An id, its beginning, or `last`.")],
     out: Out = Path("results"),
@@ -65,7 +78,13 @@ def show(
         new_screen().record(record, cell_of(record))
 
 
-@app.command("csv", epilog=EXAMPLES)
+@app.command(
+    "csv",
+    epilog=examples(
+        "convdyno results csv > all.csv",
+        "convdyno results csv --where engine=torch --to all.csv",
+    ),
+)
 def csv(
     out: Out = Path("results"),
     where: Where = None,
@@ -93,7 +112,13 @@ def csv(
     write_file(to, as_csv(cells))
 
 
-@app.command("archive", epilog=EXAMPLES)
+@app.command(
+    "archive",
+    epilog=examples(
+        "convdyno results archive",
+        "convdyno results archive --where status=failed",
+    ),
+)
 def archive(out: Out = Path("results"), where: Where = None, as_json: AsJson = False) -> None:
     """Move all records, or some, out of the way: into archived/DATE below their folder.
 
@@ -122,7 +147,12 @@ def archive(out: Out = Path("results"), where: Where = None, as_json: AsJson = F
         typer.echo(f"{noun(done.archived.records, 'record')}{others} moved to {folder}")
 
 
-@app.command("merge", epilog=EXAMPLES)
+@app.command(
+    "merge",
+    epilog=examples(
+        "convdyno results merge /mnt/node1/results /mnt/node2/results --out all",
+    ),
+)
 def merge(
     sources: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Other stores.")],
     out: Out = Path("results"),

@@ -25,12 +25,17 @@ def show(
     network: Annotated[
         str,
         typer.Argument(
-            help="A name of the zoo, or package.module:function.", autocompletion=complete.networks
+            metavar="NETWORK",
+            help="A name of the zoo, or package.module:function.",
+            autocompletion=complete.networks,
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show a network: layers, shapes, parameters, multiply-accumulates, memory."""
+    """Show a network, layer by layer.
+
+    Shapes, parameters, multiply-accumulates, memory.
+    """
     from convdyno.app.catalogue import count, drawn
 
     blueprint = drawn(request)

@@ -39,10 +39,11 @@ def sweep(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure every combination of a file's values, leaving out what is done already.
+    """Measure every combination of a file's values.
 
-    Cells that are neighbours in the plan are measured in turns. SIGTERM and Ctrl-C end it after the
-    turn that is being measured; nothing that was measured is lost, however it ends.
+    What is done already is left out. Cells that are neighbours in the plan are measured in turns.
+    SIGTERM and Ctrl-C end it after the turn that is being measured; nothing that was measured is
+    lost, however it ends.
     """
     from convdyno.app.sweeps import plan_sweep
     from convdyno.cli.jobs import while_jobs_go_on

@@ -33,19 +33,24 @@ def train(
     network: Annotated[
         str,
         typer.Argument(
-            help="A name, or package.module:function.", autocompletion=complete.networks
+            metavar="NETWORK",
+            help="A name, or package.module:function.",
+            autocompletion=complete.networks,
         ),
     ],
     data: Annotated[
         str,
         typer.Option(
-            help="mnist, fashion-mnist, cifar10, or a path.", autocompletion=complete.data
+            metavar="VALUE",
+            help="mnist, cifar10, ..., or a path.",
+            autocompletion=complete.data,
+            rich_help_panel="Data",
         ),
     ],
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a network on real data, evaluate it on all test images and save it.
+    """Train a network on real data, evaluate and save it.
 
     A recipe gives every number; each can be given anew. Any engine goes on from, and evaluates, any
     other engine's checkpoints.

@@ -24,12 +24,12 @@ def tune(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
-    """Search layout, compilation, threads, buckets and batch for the most images per second.
+    """Search the settings that give the most images per second.
 
-    Whatever is given is held. Settings are tried as live processes in turns, and the slower half
-    leaves again and again. The winner is then measured in fresh rounds beside the default settings,
-    and beside itself with one setting changed, which shows what mattered. It becomes a preset for
-    `bench --preset`.
+    These are layout, compilation, threads, buckets and batch. Whatever is given is held. Settings
+    are tried as live processes in turns, and the slower half leaves again and again. The winner is
+    then measured in fresh rounds beside the default settings, and beside itself with one setting
+    changed, which shows what mattered. It becomes a preset for `bench --preset`.
     """
     found = app.tune(request, app.Narrator(quiet=as_json or quiet))
     if as_json:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from convdyno.app.requests import ExportRequest, ImportRequest
+from convdyno.cli.help import examples
 from convdyno.cli.options import AsJson, asks, echo_json, group, new_screen
 
 EXAMPLES = """\b
@@ -22,7 +23,12 @@ Examples:
 app = group("Weights as files: export, import, convert, show.", EXAMPLES)
 
 
-@app.command("export", epilog=EXAMPLES)
+@app.command(
+    "export",
+    epilog=examples(
+        "convdyno weights export resnet50 start.safetensors --seed 1",
+    ),
+)
 @asks(ExportRequest)
 def export(
     request: ExportRequest,
@@ -37,7 +43,13 @@ def export(
     _tell(file, as_json)
 
 
-@app.command("import", epilog=EXAMPLES)
+@app.command(
+    "import",
+    epilog=examples(
+        "convdyno weights import resnet50.pth resnet50.safetensors --network resnet50-v1.5",
+        "convdyno weights import vgg16.weights.h5 vgg16.safetensors --network vgg16 --from keras",
+    ),
+)
 @asks(ImportRequest)
 def import_(
     request: ImportRequest,
@@ -57,7 +69,12 @@ def import_(
     _tell(to_file, as_json)
 
 
-@app.command("convert", epilog=EXAMPLES)
+@app.command(
+    "convert",
+    epilog=examples(
+        "convdyno weights convert resnet50.safetensors torch.safetensors --to torchvision",
+    ),
+)
 def convert(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="A .safetensors file.")],
     target: Annotated[Path, typer.Argument(metavar="DST", help="The file to write.")],
@@ -76,7 +93,12 @@ def convert(
     _tell(target, as_json)
 
 
-@app.command("show", epilog=EXAMPLES)
+@app.command(
+    "show",
+    epilog=examples(
+        "convdyno weights show resnet50.safetensors",
+    ),
+)
 def show(
     file: Annotated[Path, typer.Argument(help="A .safetensors file.")],
     as_json: AsJson = False,

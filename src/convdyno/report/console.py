@@ -61,6 +61,9 @@ MATTERS = 0.2
 """Of a step, what a first step must take longer to be told of."""
 MOST_UNSEEN = 3
 """How many of what a certificate does not prove are named."""
+PEAK_HEADINGS = ("engine", "precision", "matmul", "convolution", "copy", "of fp32")
+PEAK = "{:16}  {:9}  {:>12}  {:>12}  {:>9}  {}"
+"""A row of peaks; each is printed when it is there, before the others' widths are known."""
 MANY = 200
 """So many rows are still fitted to the terminal; more are printed in plain columns, and soon."""
 
@@ -72,7 +75,7 @@ class Screen:
         """`columns` is what lines have to fit where that is not a terminal's width."""
         out = commands(file or sys.stdout)
         self._columns = columns or columns_of(out)
-        self._console = Console(file=out, highlight=False, markup=False)
+        self._console = Console(file=out, highlight=False, markup=False, force_jupyter=False)
 
     def line(self, text: str = "", style: str = "") -> None:
         """A sentence, broken between words where the terminal is too narrow for it."""
@@ -267,8 +270,8 @@ class Screen:
         self.lines(_rank(rank) for process in record.processes[-1:] for rank in process.ranks)
         self.command("repeat it with: ", record.command)
 
-    def doctor(self, report: dict[str, Any]) -> None:
-        """The machine, its engines, its fast precisions and what to do."""
+    def machine(self, report: dict[str, Any]) -> None:
+        """The machine and its engines, as `doctor` has found them."""
         machine = report["machine"]
         cores = f"{machine['cores_usable']} of {noun(machine['cores_logical'], 'core')} usable"
         self.line(
@@ -284,13 +287,22 @@ class Screen:
         decoder = report["decoder"]
         why = f": {decoder['reason']}" if decoder["reason"] else ""
         self.line(f"JPEG decoder {decoder['name']}{why}")
-        if report.get("peaks"):
-            self.line()
-            self.table([_peak(row, report["peaks"]) for row in report["peaks"]])
+
+    def peak(self, row: dict[str, Any], before: Sequence[dict[str, Any]]) -> None:
+        """What one precision of one engine reaches; the first row has the heading above it."""
+        if not before:
+            self._print("\n" + PEAK.format(*PEAK_HEADINGS).rstrip(), "bold")
+        self._print(_peak(row, before), "")
+
+    def disturbances(self, report: dict[str, Any]) -> None:
+        """What to mind on this machine, and what to do."""
         self.line()
         minds = [*report["disturbances"]]
+        warned: dict[str, list[str]] = {}
         for row in report.get("peaks", []):
-            minds += [f"{row['engine']}: {warning}" for warning in row.get("warnings", ())]
+            for warning in row.get("warnings", ()):
+                warned.setdefault(warning, []).append(row["engine"])
+        minds += [f"{', '.join(engines)}: {warning}" for warning, engines in warned.items()]
         self.lines((f"mind: {mind}" for mind in minds), "yellow")
         if not minds:
             self.line("nothing was found that would disturb a measurement", style="green")
@@ -443,21 +455,19 @@ def _rank(rank: Rank) -> str:
     return ", ".join(parts)
 
 
-def _peak(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _peak(row: dict[str, Any], before: Sequence[dict[str, Any]]) -> str:
     """One precision of one engine: what it reaches, and whether that makes it worth using."""
-    plain = next((r for r in rows if r["engine"] == row["engine"] and r["precision"] == "fp32"), {})
-    gain = row["matmul"] / plain["matmul"] if "matmul" in row and plain.get("matmul") else None
-    verdict = row.get("refused", "")
-    if gain is not None and row["precision"] != "fp32":
-        verdict = f"{gain:.2g} x fp32" + (": fast" if gain > 1.2 else ": not worth it here")
-    return {
-        "engine": row["engine"],
-        "precision": row["precision"],
-        "matmul": quantity(row["matmul"], "FLOP/s") if "matmul" in row else "-",
-        "convolution": quantity(row["conv"], "FLOP/s") if "conv" in row else "-",
-        "copy": quantity(row["copy"], "B/s") if "copy" in row else "-",
-        "": verdict,
-    }
+    if "refused" in row:
+        return f"{row['engine']:16}  {row['precision']:9}  {visible(row['refused'])}"
+    mine = (one for one in before if one["engine"] == row["engine"])
+    plain = next((one["matmul"] for one in mine if one.get("matmul")), None)
+    gain = row["matmul"] / plain if plain and "matmul" in row else None
+    verdict = "" if gain is None else f"{gain:.2g} x" + (": fast" if gain > 1.2 else "")
+    rates = [
+        quantity(row[kind], unit) if kind in row else "-"
+        for kind, unit in (("matmul", "FLOP/s"), ("conv", "FLOP/s"), ("copy", "B/s"))
+    ]
+    return PEAK.format(row["engine"], row["precision"], *rates, verdict).rstrip()
 
 
 def cell_text(value: Any) -> str:

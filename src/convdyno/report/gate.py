@@ -132,8 +132,8 @@ class Gate:
         if self.ratio.ratio is not None:
             screen.line(f"ratio        {self._ratio_words()}")
         screen.line(
-            f"limit        {limit(self.terms.within):.3f}: a step may take "
-            f"{_percent(self.terms.within)} longer"
+            f"limit        {limit(self.terms.within):.3f}: {_unit(self.base, self.candidate)} may "
+            f"take {_percent(self.terms.within)} longer"
         )
         if self.floor is not None:
             screen.line(f"noise floor  {self.floor.words}")
@@ -189,17 +189,23 @@ def _verdict(
     if broken:
         return "regression", "; ".join(f"{check.name}: {check.sentence}" for check in broken)
     outcome = judge(ratio, terms.within)
-    return outcome, _in_words(outcome, ratio, terms.within)
+    return outcome, _in_words(outcome, ratio, terms.within, _unit(base, candidate))
 
 
-def _in_words(outcome: Outcome, ratio: Comparison, within: float) -> str:
+def _unit(base: Cell, candidate: Cell) -> str:
+    """What is timed: steps of unlike batches say nothing of each other."""
+    alike = base.trial.global_batch == candidate.trial.global_batch
+    return "a step" if alike else "an image"
+
+
+def _in_words(outcome: Outcome, ratio: Comparison, within: float, unit: str) -> str:
     if ratio.ratio is None or ratio.low is None or ratio.high is None:
         return ratio.reason or "no round has both sides"
     # Adding zero makes a rounded -0.0 a plain one.
     middle, least, most = (
         round(100 * (1 / r - 1), 1) + 0.0 for r in (ratio.ratio, ratio.high, ratio.low)
     )
-    takes = f"a step takes {middle:+.1f} % [{least:+.1f}, {most:+.1f}] against the base's"
+    takes = f"{unit} takes {middle:+.1f} % [{least:+.1f}, {most:+.1f}] against the base's"
     if outcome != "undecided":
         return f"{takes}; up to +{_percent(within)} is allowed"
     return (

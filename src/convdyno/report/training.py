@@ -110,11 +110,13 @@ class Watcher:
         done = event["step"]
         images = (self._steps - done) * self._training.trial.global_batch
         left = images / event["images_per_second"]
+        epochs = self._training.epochs - event["epoch"]
+        this = left * min(1.0, (1 - event["epoch"] % 1) / epochs) if epochs > 0 else 0.0
         top1 = f", top-1 {self._top1}" if self._top1 else ""
         line = (
             f"epoch {event['epoch']:.2f} of {self._training.epochs:g}, "
-            f"{rate(event['images_per_second'])} images/s, loss {event['loss']:.3f}, "
-            f"rate {event['rate']:.3g}{top1}, {duration(left)} left"
+            f"{rate(event['images_per_second'])} images/s, loss {event['loss']:.3f}{top1}, "
+            f"{duration(left)} left ({duration(this)} of this epoch), rate {event['rate']:.3g}"
         )
         # A longer line would wrap, and what has wrapped cannot be taken away again.
         room = (os.get_terminal_size(self._out.fileno()).columns or 80) - 1

@@ -10,6 +10,7 @@ Importing this imports no library, so that help is instant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -20,11 +21,19 @@ from convdyno.trial import choices, parse
 
 Kind = Literal["list", "flag", "again"]
 """An option that takes a comma list, one that is on or off, or one that is given several times."""
+Group = Literal[
+    "What to run", "How it runs", "Data", "Training", "Several devices", "Hosts and schedulers",
+    "How precisely", "The base", "Output",
+]  # fmt: skip
+"""The headings of help, in its order."""
+Need = Literal["real data", "training", "inference", "JAX", "Keras"]
+"""What some axes are about."""
 Given = Mapping[str, Any]
 """What was asked for by the names of axes: words, values, or several of them."""
 MAX = "max"
 """The largest batch that fits, which is found by trying."""
 MEASURING = frozenset({"bench", "gate", "tune"})
+ALL = MEASURING | {"train", "eval"}
 BENCH = frozenset({"bench"})
 NOBODY: frozenset[str] = frozenset()
 
@@ -54,6 +63,10 @@ class Axis:
     kind: Kind = "list"
     sets: str = ""
     """The field of `Trial` that it sets, where that has another name."""
+    group: Group = "How it runs"
+    """Under which heading of help it stands."""
+    usual: frozenset[str] = NOBODY
+    """Commands whose short help has it; the whole help has all."""
     commands: frozenset[str] = MEASURING
     """Commands that measure with it."""
     also: Mapping[str, Own] = field(default_factory=dict)
@@ -66,6 +79,8 @@ class Axis:
     """Whether `tune` searches it and presets have it."""
     together: bool = False
     """Whether it means nothing to one device."""
+    needs: tuple[Need, ...] = ()
+    """Without what it would change nothing."""
     bare: bool = False
     """Whether its value says what it is, so that people need not be told its name."""
     main: bool = False
@@ -76,6 +91,11 @@ class Axis:
     """An older name that is still understood."""
     choices: tuple[str, ...] = ()
     """The words to choose from, where there are only a few."""
+
+    @property
+    def option(self) -> str:
+        """What the command line calls it."""
+        return f"--{self.name.replace('_', '-')}"
 
     @property
     def of_trial(self) -> str:
@@ -101,14 +121,19 @@ class Axis:
             return [None]
         if self.kind == "again":
             return [given] if isinstance(given, str) else [str(one) for one in given]
-        if isinstance(given, str):
-            return [self._value(word) for word in parse.several(given, str)]
         size = isinstance(given, tuple) and self.name == "image_size"
-        if size or not isinstance(given, Iterable):
-            return [self._value(word(given))]
-        several = [self._value(word(one)) for one in given]
+        if isinstance(given, str):
+            words = parse.several(given, str)
+        elif size or not isinstance(given, Iterable):
+            words = [word(given)]
+        else:
+            words = [word(one) for one in given]
+        several = [self._value(one) for one in words]
         if not several:
             raise UsageError(f"{self.name} is an empty list, so nothing would run")
+        for one, value in zip(words, several, strict=True):
+            if several.count(value) > 1:
+                raise UsageError(f"{self.option} has {one} twice: give each value once")
         return several
 
     def _value(self, text: str) -> Any:
@@ -147,6 +172,15 @@ def _loss_scale(word: str) -> float | str:
     return word if word == "dynamic" else parse.number("--loss-scale")(word)
 
 
+def _device(word: str) -> str:
+    # A script of the clockwork engine has an equals sign.
+    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?|mps|.*=.*", word):
+        raise UsageError(
+            f"--device is auto, cpu, cuda (an NVIDIA GPU), cuda:1 (the second) or mps, not {word!r}"
+        )
+    return word
+
+
 def _stage(text: str) -> str:
     parse.labelled("--stage-from", text)
     return text
@@ -169,146 +203,195 @@ AXES: tuple[Axis, ...] = (
             "train": Own("Default: the best installed."),
             "eval": Own("Any engine; default: the one that trained it."),
         },
+        group="What to run", usual=ALL,
     ),
-    _choice("mode", choices.Mode, bare=True, main=True),
+    _choice(
+        "mode", choices.Mode, bare=True, main=True, group="What to run", usual=ALL
+    ),
     Axis(
-        "batch", "Images per device, or max; default: what suits the network.", _batch,
+        "batch", "Images per device, or max; default: what suits.", _batch,
         how=True, resumes=True, tuned=True, main=True,
         also={
             "train": Own("Images per device and step."),
             "eval": Own("Images at a time on each device."),
         },
+        group="What to run", usual=ALL,
     ),
     _choice(
         "precision", choices.Precision, how=True, bare=True, main=True,
         also={
             "train": Own(),
-            "eval": Own("fp32, bf16, fp16; weights are stored in float32.", "fp32"),
+            "eval": Own("fp32, bf16, fp16; stored in float32.", "fp32"),
         },
+        group="What to run", usual=ALL,
     ),
     _choice("layout", choices.Layout, how=True, resumes=True, tuned=True, also=_too("auto")),
     _choice("compile", choices.Switch, how=True, resumes=True, tuned=True, also=_too("auto")),
     _choice(
         "kernels", choices.Kernels,
-        "native (what users write), tuned (our fastest form; JAX on CPU)",
+        "native, tuned (faster; JAX on a CPU)",
         how=True, resumes=True, also={"train": Own("{}", "native")},
+        needs=("JAX",),
     ),
     _choice(
-        "feed", choices.Feed, "For Keras: batch (train_on_batch), fit (model.fit)", how=True
+        "feed", choices.Feed, "Keras: batch (train_on_batch), fit", how=True,
+        needs=("Keras",),
     ),
     Axis(
         "threads", "CPU threads; auto: one a core.", _automatic("--threads"), "auto",
         how=True, resumes=True, tuned=True, also=_too("auto"),
     ),
     Axis(
-        "device", "auto, cpu, cuda, cuda:1, mps", default="auto", how=True, resumes=True,
+        "device", "auto, cpu, cuda, cuda:1, mps", _device, "auto", how=True, resumes=True,
         also=_too("auto") | {"eval": Own("", "auto")},
     ),
     Axis(
-        "image_size", "224 or 224x160; default: the network's own.", parse.image_size, also=_RECIPE
+        "image_size", "224 or 224x160; default: the network's own.", parse.image_size, also=_RECIPE,
+        group="What to run",
     ),
     Axis(
-        "classes", "Number of classes; default: the network's own, or what the data have.",
+        "classes", "How many; default: the network's or the data's.",
         parse.whole("--classes", 2), older="num_classes", also=_RECIPE,
+        group="What to run",
     ),
     Axis(
-        "width", "Multiplies every channel count.", parse.number("--width"), "1", also=_too("1")
+        "width", "Multiplies every channel count.", parse.number("--width"), "1", also=_too("1"),
+        group="What to run",
     ),
     Axis(
-        "data", "synthetic, synthetic-host, mnist, cifar10, ..., or a path.", default="synthetic",
+        "data", "synthetic, mnist, ..., or a path.", default="synthetic",
         bare=True,
-        also={"eval": Own("A name or a path; default: what it was trained on.")},
+        also={"eval": Own("A name or a path; default: that of the training.")},
+        group="Data", usual=ALL,
     ),
     Axis(
-        "ladder", "With real data: where the time goes, part by part.", default=False, kind="flag",
+        "ladder", "Where the time of real data goes, part by part.", default=False, kind="flag",
         sets="rung", commands=BENCH,
+        group="Data",
     ),
     Axis(
-        "stage_from", "LABEL=FOLDER,...: copy the data there first; storage as an axis.", _stage,
+        "stage_from", "LABEL=FOLDER,...: copy the data there first.", _stage,
         sets="staged", commands=BENCH,
+        group="Data",
     ),
     _choice(
-        "loader", choices.Loader, "own, native (tf.data, or torch's DataLoader with PIL)", how=True
+        "loader", choices.Loader, "own, native (tf.data, or torch's DataLoader)", how=True,
+        needs=("real data",),
+        group="Data",
     ),
-    _choice("decoder", choices.Decoder, how=True, resumes=True, also=_too("auto")),
-    _choice("crop", choices.Crop, "In training: {}", also=_RECIPE),
     _choice(
-        "view", choices.View, "In inference: {}",
-        also={"train": Own("In evaluation: {}"), "eval": Own("{}; default: as trained.")},
+        "decoder", choices.Decoder, how=True, resumes=True, also=_too("auto"), needs=("real data",),
+        group="Data",
     ),
-    _choice("resize", choices.Resize, also=_too("plain")),
-    _choice("colour", choices.Colour, "Random colours: {}", older="color", also=_RECIPE),
+    _choice(
+        "crop", choices.Crop, "{}", also=_RECIPE, needs=("real data", "training"),
+        group="Data",
+    ),
+    _choice(
+        "view", choices.View, "{}", group="Data",
+        also={"train": Own("{}"), "eval": Own("Default: as trained.")},
+        needs=("real data", "inference"),
+    ),
+    _choice(
+        "resize", choices.Resize, also=_too("plain"), needs=("real data",), group="Data"
+    ),
+    _choice(
+        "colour", choices.Colour, "Random colours: {}", older="color", also=_RECIPE, group="Data",
+        needs=("real data",),
+    ),
     Axis(
         "input_threads", "Threads that decode; auto: one a core.", _automatic("--input-threads"),
         "auto", how=True, resumes=True, also=_too("auto"),
+        needs=("real data",),
+        group="Data",
     ),
     Axis(
         "prefetch", "Batches that may be ready ahead.", parse.whole("--prefetch"), "4",
         how=True, resumes=True, also=_too("4"),
+        needs=("real data",),
+        group="Data",
     ),
-    _choice("on_bad", choices.OnBad, "Damaged images: {}", resumes=True, also=_too("error")),
+    _choice(
+        "on_bad", choices.OnBad, "Damaged images: {}", resumes=True, also=_too("error"),
+        needs=("real data",),
+        group="Data",
+    ),
     _choice(
         "optimiser", choices.OptimiserKind, "{}; default: the network's own.", default=None,
         older="optimizer", aside=True, also={"train": Own("{}")},
+        needs=("training",),
+        group="Training", usual=frozenset({"train"}),
     ),
     Axis(
         "rate", "The learning rate.", parse.number("--rate"), sets="optimiser",
         also={"train": Own("The base learning rate, as it is (not scaled).")},
+        needs=("training",),
+        group="Training", usual=frozenset({"train"}),
     ),
     Axis(
         "loss_scale", "For fp16: a number, or dynamic (the default).", _loss_scale, how=True,
         also=_RECIPE,
+        group="Training",
     ),
     Axis(
         "auxiliary", "Train with the auxiliary heads.", default=False, kind="flag",
         also=_too(False),
+        group="What to run",
     ),
     Axis(
         "latency", "Wait after, and time, every single step.", default=False, kind="flag",
         commands=MEASURING - {"tune"},
+        group="What to run",
     ),
     Axis(
-        "devices", "How many run together; a list gives the scaling curve.",
+        "devices", "How many run together; a list: the scaling curve.",
         parse.whole("--devices"), resumes=True, main=True,
         also={
             "train": Own("How many train together, --batch images on each."),
             "eval": Own("How many share the images; the counts are the same."),
         },
+        group="Several devices", usual=ALL,
     ),
     Axis("hosts", commands=NOBODY, resumes=True, aside=True),
     Axis(
-        "slurm", "partition=P,gres=gpu:k80,time=15,...: cells as jobs; again: an axis.",
+        "slurm", "partition=P,gres=gpu:k80,...: as jobs; again: more.",
         kind="again", commands=BENCH, resumes=True,
+        group="Hosts and schedulers",
     ),
     _choice(
-        "scaling", choices.Scaling, "weak: --batch is each device's; strong: all devices'.",
+        "scaling", choices.Scaling, "weak: a --batch each; strong: one for all",
         resumes=True, aside=True,
+        group="Several devices",
     ),
     _choice(
         "exchange", choices.Exchange,
-        "How devices average gradients: default, horovod; independent: they do not",
+        "Gradients: default, horovod, independent",
+        group="Several devices",
         how=True, resumes=True, together=True,
-        also=_too("default", "How devices average gradients: default, horovod"),
+        also=_too("default", "Gradients: default, horovod"),
     ),
     Axis(
         "bucket_mb", "Gradients exchanged at a time, in MB (torch).", parse.number("--bucket-mb"),
         how=True, resumes=True, tuned=True, together=True, also=_RECIPE,
+        group="Several devices",
     ),
     _choice(
-        "compress", choices.Compress, "Gradients on the wire: {}",
+        "compress", choices.Compress, "Gradients on the wire: {}", group="Several devices",
         how=True, together=True, also=_too("none"),
     ),
     Axis(
-        "accumulate", "Parts of a batch that are computed before one exchange.",
+        "accumulate", "Parts of a batch before one exchange.",
         parse.whole("--accumulate"), "1", how=True, resumes=True, also=_too("1"),
+        group="Several devices",
     ),
     _choice(
-        "processes", choices.Processes, "One for each device, or for each host: {}",
+        "processes", choices.Processes, "One for each: {}",
         how=True, resumes=True, together=True,
+        group="Several devices",
     ),
     Axis(
-        "cores", "CPU cores of each device; auto: an equal share of all.", _automatic("--cores"),
-        "auto", how=True, resumes=True, aside=True,
+        "cores", "Of each device; auto: an equal share.", _automatic("--cores"),
+        "auto", how=True, resumes=True, aside=True, group="Several devices",
         also=_too("auto") | {"eval": Own("", "auto")},
     ),
     Axis(

@@ -16,6 +16,8 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 def several(text: str, read: Callable[[str], T]) -> list[T]:
     """A comma list of values, each once and in the order given."""
     words = [word.strip() for word in text.split(",")]
+    if not text.strip():
+        raise UsageError("an empty value was given: leave the option out for its default")
     if not all(words):
         raise UsageError(f"{text!r} has an empty value between its commas")
     return [read(word) for word in words]

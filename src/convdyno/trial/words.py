@@ -24,6 +24,8 @@ def bench_words(trial: Trial, *, ladder: bool = False) -> list[str]:
     for name, default in WORDED.items():
         value = getattr(trial, name)
         if name == "optimiser":
+            if trial.mode == "infer":
+                continue
             words += ["--optimiser", value.kind, "--rate", repr(value.rate)]
         elif value != default:
             words += [f"--{name.replace('_', '-')}", *([] if value is True else [_word(value)])]
