@@ -125,6 +125,8 @@ compare empty                                    | no two cells differ | 4
 report nowhere                                   | there is no results folder 'nowhere'
 report empty                                     | there is nothing to report | 4
 list nets                                        | Did you mean 'networks'
+list networks --family mobilnet                  | Did you mean 'mobilenet'
+list engines --family vgg                        | only networks have families
 list networks engines                            | unexpected extra argument
 show resnt50                                     | Did you mean 'resnet
 show resnet50 --classes 1                        | --classes

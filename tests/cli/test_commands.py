@@ -55,6 +55,11 @@ def test_list_networks_engines_data_and_recipes(convdyno: Any) -> None:
     assert "resnet50" in convdyno("list", "networks").out
 
 
+def test_list_networks_of_one_family(convdyno: Any) -> None:
+    listed = convdyno("list", "networks", "--family", "efficientnet", "--json").json["networks"]
+    assert [row["network"] for row in listed] == ["efficientnet-b0", "efficientnet2-s"]
+
+
 def test_results_list_show_and_csv_tell_of_one_run(convdyno: Any) -> None:
     (cell,) = convdyno(*CLOCKWORK, "--json").json["cells"]
     assert cell["id"] in convdyno("results", "list").out

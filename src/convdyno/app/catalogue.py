@@ -10,6 +10,7 @@ from convdyno.blueprint.graph import Blueprint
 from convdyno.data import KNOWN, SOURCES
 from convdyno.engines import registry
 from convdyno.trial import axes
+from convdyno.trial.parse import one_of
 from convdyno.trial.recipes import RECIPES
 from convdyno.zoo import registry as zoo
 
@@ -29,9 +30,12 @@ def data_names() -> list[str]:
     return [*SOURCES, *KNOWN]
 
 
-def networks() -> list[dict[str, Any]]:
-    """The networks of the zoo."""
-    built = [(network, zoo.build(name)) for name, network in zoo.networks().items()]
+def networks(family: str = "") -> list[dict[str, Any]]:
+    """The networks of the zoo, or of one family."""
+    if family:
+        family = one_of("family", zoo.FAMILIES)(family)
+    wanted = [one for one in zoo.networks().values() if family in ("", one.family)]
+    built = [(network, zoo.build(network.name)) for network in wanted]
     return [
         {
             "network": network.name,
