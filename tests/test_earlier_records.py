@@ -59,8 +59,11 @@ def test_the_report_of_earlier_records_says_what_it_said(convdyno: Any) -> None:
     assert len(before["cells"]) > 15
     # Its certificate did not say by what code it was made.
     changed = missing(before, told.json)
-    # What to mind of disturbed blocks is told in other words now.
-    assert [path for path in changed if "/warnings/" not in path] == ["/comparisons/1/reason"]
+    # What to mind of disturbed blocks is told in other words now, and who infers gives no rate.
+    commands = {path: told.json["cells"][int(path.split("/")[2])] for path in changed[:2]}
+    assert [cell["trial"]["mode"] for cell in commands.values()] == ["infer", "infer"]
+    others = [path for path in changed if "/warnings/" not in path and path not in commands]
+    assert others == ["/comparisons/1/reason"]
     told_of = {text for cell in told.json["cells"] for text in cell["warnings"]}
     assert any("in every round, so the speed without it is not known" in text for text in told_of)
     assert "certified by other code" in told.json["comparisons"][1]["reason"]

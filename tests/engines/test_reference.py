@@ -10,10 +10,10 @@ from convdyno.blueprint.ops import (
     LRN,
     OPS,
     Act,
+    ChannelGate,
     ChannelNorm,
     ChannelScale,
     Conv,
-    Gate,
     Norm,
     Pool,
     Shuffle,
@@ -81,9 +81,8 @@ def test_activations_by_hand(kind, expected):
 
 def test_a_gate_multiplies_each_channel():
     image = np.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 2, 2)
-    assert COMPUTE[Gate](Gate(), {}, image, np.array([[10.0, 0.5]])).ravel().tolist() == [
-        10.0, 1.0, 30.0, 2.0
-    ]  # fmt: skip
+    found = COMPUTE[ChannelGate](ChannelGate(), {}, image, np.array([[10.0, 0.5]]))
+    assert found.ravel().tolist() == [10.0, 1.0, 30.0, 2.0]
 
 
 def test_channels_are_normalised_position_by_position():

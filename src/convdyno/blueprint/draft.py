@@ -20,6 +20,7 @@ from convdyno.blueprint.ops import (
     Act,
     ActKind,
     Add,
+    ChannelGate,
     ChannelNorm,
     ChannelScale,
     Concat,
@@ -27,7 +28,6 @@ from convdyno.blueprint.ops import (
     Dense,
     Dropout,
     Flatten,
-    Gate,
     Input,
     Mean,
     Norm,
@@ -237,7 +237,7 @@ class Value:
 
     def gate(self, vector: Value) -> Value:
         """Each channel times a vector's value for it."""
-        return self.then(Gate(), vector)
+        return self.then(ChannelGate(), vector)
 
     def squeeze_excite(self, middle: int, inner: ActKind, outer: ActKind) -> Value:
         """Each channel times what two dense layers make of all channels' means.

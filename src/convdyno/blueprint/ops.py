@@ -263,7 +263,7 @@ class Widen(Op):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate(Op):
+class ChannelGate(Op):
     """An image times a vector: each channel by the vector's value for it (squeeze-excite)."""
 
     arity = (2, 2)
@@ -348,7 +348,7 @@ OPS: dict[str, type[Op]] = {
         Scale,
         LRN,
         Widen,
-        Gate,
+        ChannelGate,
         ChannelNorm,
         ChannelScale,
         Slice,

@@ -24,6 +24,7 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelGate,
     ChannelNorm,
     ChannelScale,
     Concat,
@@ -31,7 +32,6 @@ from convdyno.blueprint.ops import (
     Dense,
     Dropout,
     Flatten,
-    Gate,
     Input,
     Mean,
     Norm,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 OWN = "own/reference/"
 """In a state: what was not yet rounded to float32."""
-ROUNDING = (Conv, Norm, Dense, LRN, Mean, Add, Scale, Gate, ChannelNorm, ChannelScale)
+ROUNDING = (Conv, Norm, Dense, LRN, Mean, Add, Scale, ChannelGate, ChannelNorm, ChannelScale)
 """Ops that compute numbers that nobody had; the others hand on what they get, or none of it."""
 REMEMBERED = 2
 """Batches whose derivatives are kept for as long as the weights stay where they are."""
@@ -329,7 +329,7 @@ COMPUTE: dict[type[Op], Callable[..., Array]] = {
     Concat: lambda op, w, *xs: np.concatenate(xs, axis=-1),
     Scale: lambda op, w, x: op.factor * x,
     Widen: lambda op, w, x: np.pad(x, ((0, 0), (0, 0), (0, 0), (op.before, op.after))),
-    Gate: lambda op, w, x, gate: x * gate[:, None, None],
+    ChannelGate: lambda op, w, x, gate: x * gate[:, None, None],
     ChannelNorm: _channel_norm,
     ChannelScale: lambda op, w, x: x * w["gain"],
     Slice: lambda op, w, x: x[..., op.first : op.first + op.count],

@@ -13,6 +13,7 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelGate,
     ChannelNorm,
     ChannelScale,
     Concat,
@@ -20,7 +21,6 @@ from convdyno.blueprint.ops import (
     Dense,
     Dropout,
     Flatten,
-    Gate,
     Mean,
     Norm,
     Op,
@@ -227,7 +227,9 @@ def _mean(op: Mean, w: Mapping[str, Array], y: Array, dy: Array, x: Array) -> De
     return [np.broadcast_to(dy[:, None, None] / (x.shape[1] * x.shape[2]), x.shape)], {}
 
 
-def _gate(op: Gate, w: Mapping[str, Array], y: Array, dy: Array, x: Array, g: Array) -> Derivatives:
+def _gate(
+    op: ChannelGate, w: Mapping[str, Array], y: Array, dy: Array, x: Array, g: Array
+) -> Derivatives:
     return [dy * g[:, None, None], (dy * x).sum((1, 2))], {}
 
 
@@ -271,7 +273,7 @@ BACKWARD: dict[type[Op], Callable[..., Derivatives]] = {
     Concat: _concat,
     Scale: lambda op, w, y, dy, x: ([op.factor * dy], {}),
     Widen: lambda op, w, y, dy, x: ([dy[..., op.before : op.before + x.shape[-1]]], {}),
-    Gate: _gate,
+    ChannelGate: _gate,
     ChannelNorm: _channel_norm,
     ChannelScale: _channel_scale,
     Slice: _slice,

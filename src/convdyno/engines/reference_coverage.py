@@ -19,12 +19,12 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelGate,
     ChannelNorm,
     ChannelScale,
     Conv,
     Dense,
     Dropout,
-    Gate,
     Norm,
     Op,
     Pool,
@@ -126,7 +126,7 @@ def _wrong(
             for source, x in zip(node.inputs, inputs, strict=True):
                 yield f"without {source}", 1.0, y - x
             return
-        case Gate():
+        case ChannelGate():
             yield "left out", 1.0, inputs[0]
             return
         case ChannelScale():

@@ -20,13 +20,13 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelGate,
     ChannelNorm,
     ChannelScale,
     Concat,
     Conv,
     Dense,
     Dropout,
-    Gate,
     Norm,
     Pool,
     Scale,
@@ -67,7 +67,7 @@ GAPS = 16
 DRAWS = 6
 CALM = 30.0
 """How many roundings every value should be away from a kink."""
-PASS = (Add, Concat, Dropout, Pool, Scale, Widen, Gate, ChannelScale, Slice, Shuffle)
+PASS = (Add, Concat, Dropout, Pool, Scale, Widen, ChannelGate, ChannelScale, Slice, Shuffle)
 """Ops that keep the size of what they read, roughly."""
 
 

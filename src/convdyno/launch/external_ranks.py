@@ -52,7 +52,13 @@ def lend(member: Member) -> None:
     line: socket.socket | None
     line, contact = _first_call(member)
     while line is not None:
-        with line, line.makefile("rb") as incoming, line.makefile("wb") as outgoing:
+        # What was not sent yet when rank 0 has closed is wanted by nobody.
+        with (
+            contextlib.suppress(OSError),
+            line,
+            line.makefile("rb") as incoming,
+            line.makefile("wb") as outgoing,
+        ):
             first = b""
             with contextlib.suppress(OSError):
                 first = incoming.readline(MOST_ORDER_BYTES)
@@ -61,8 +67,7 @@ def lend(member: Member) -> None:
             given, limit = _order(first)
             with contextlib.suppress(OSError):
                 Supervisor(WORKER, incoming, outgoing, limit, environment=os.environ | given).hold()
-            with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
+            line.shutdown(socket.SHUT_RDWR)
         line = _call_again(member, contact)
 
 

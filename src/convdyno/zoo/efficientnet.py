@@ -14,7 +14,7 @@ TAN19 = "arXiv:1905.11946"
 TAN21 = "arXiv:2104.00298"
 
 
-class Stage(NamedTuple):
+class Blocks(NamedTuple):
     """Some blocks of one width; the first of them takes the stride."""
 
     times: int
@@ -28,16 +28,16 @@ class Stage(NamedTuple):
 
 
 B0 = (
-    Stage(1, 3, 1, 16, 1), Stage(6, 3, 2, 24, 2), Stage(6, 5, 2, 40, 2), Stage(6, 3, 2, 80, 3),
-    Stage(6, 5, 1, 112, 3), Stage(6, 5, 2, 192, 4), Stage(6, 3, 1, 320, 1),
+    Blocks(1, 3, 1, 16, 1), Blocks(6, 3, 2, 24, 2), Blocks(6, 5, 2, 40, 2), Blocks(6, 3, 2, 80, 3),
+    Blocks(6, 5, 1, 112, 3), Blocks(6, 5, 2, 192, 4), Blocks(6, 3, 1, 320, 1),
 )  # fmt: skip
 V2_S = (
-    Stage(1, 3, 1, 24, 2, True), Stage(4, 3, 2, 48, 4, True), Stage(4, 3, 2, 64, 4, True),
-    Stage(4, 3, 2, 128, 6), Stage(6, 3, 1, 160, 9), Stage(6, 3, 2, 256, 15),
+    Blocks(1, 3, 1, 24, 2, True), Blocks(4, 3, 2, 48, 4, True), Blocks(4, 3, 2, 64, 4, True),
+    Blocks(4, 3, 2, 128, 6), Blocks(6, 3, 1, 160, 9), Blocks(6, 3, 2, 256, 15),
 )  # fmt: skip
 
 
-def separate(x: Value, stage: Stage, stride: int) -> Value:
+def separate(x: Value, stage: Blocks, stride: int) -> Value:
     """1x1 to many channels, a window for each, a gate, 1x1 to a few."""
     wide = stage.times * x.channels
     y = x if stage.times == 1 else x.conv(wide, 1, exact=True).norm().act("silu")
@@ -46,7 +46,7 @@ def separate(x: Value, stage: Stage, stride: int) -> Value:
     return y.conv_norm(stage.out, 1)
 
 
-def fused(x: Value, stage: Stage, stride: int) -> Value:
+def fused(x: Value, stage: Blocks, stride: int) -> Value:
     """A window to many channels and 1x1 to a few; where it is not wider, the window alone."""
     pad = stage.kernel // 2
     if stage.times == 1:
@@ -56,7 +56,7 @@ def fused(x: Value, stage: Stage, stride: int) -> Value:
     return y.conv_norm(stage.out, 1)
 
 
-def efficientnet(net: Draft, classes: int, stages: tuple[Stage, ...], first: int) -> Blueprint:
+def efficientnet(net: Draft, classes: int, stages: tuple[Blocks, ...], first: int) -> Blueprint:
     """The whole network."""
     with net.scope("stem"):
         x = net.image.conv_norm(first, 3, 2, pad=1).act("silu")

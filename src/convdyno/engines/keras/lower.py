@@ -16,6 +16,7 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelGate,
     ChannelNorm,
     ChannelScale,
     Concat,
@@ -23,7 +24,6 @@ from convdyno.blueprint.ops import (
     Dense,
     Dropout,
     Flatten,
-    Gate,
     Input,
     Mean,
     Norm,
@@ -238,7 +238,7 @@ def _widen(walk: KerasWalk, op: Widen, x: Tensor) -> Tensor:
     return ops.pad(x, pads)
 
 
-def _gate(walk: KerasWalk, op: Gate, x: Tensor, gate: Tensor) -> Tensor:
+def _gate(walk: KerasWalk, op: ChannelGate, x: Tensor, gate: Tensor) -> Tensor:
     channels = walk.shape[2]
     gate = layers.Reshape((channels, 1, 1) if walk.nchw else (1, 1, channels))(gate)
     return layers.Multiply()([x, gate])
@@ -287,7 +287,7 @@ LOWER: dict[type[Op], Callable[..., Tensor]] = {
     Scale: lambda walk, op, x: x * op.factor,
     LRN: lambda walk, op, x: LocalResponseNorm(op, walk.channels(x))(x),
     Widen: _widen,
-    Gate: _gate,
+    ChannelGate: _gate,
     ChannelNorm: _channel_norm,
     ChannelScale: lambda walk, op, x: walk.own(
         ChannelGain(walk.channels(x), walk.decay("gain")), x

@@ -16,6 +16,7 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelGate,
     ChannelNorm,
     ChannelScale,
     Concat,
@@ -23,7 +24,6 @@ from convdyno.blueprint.ops import (
     Dense,
     Dropout,
     Flatten,
-    Gate,
     Input,
     Mean,
     Norm,
@@ -228,7 +228,7 @@ def _widen(walk: TensorflowWalk, op: Widen, x: Tensor) -> Tensor:
     return tf.pad(x, pads)
 
 
-def _gate(walk: TensorflowWalk, op: Gate, x: Tensor, gate: Tensor) -> Tensor:
+def _gate(walk: TensorflowWalk, op: ChannelGate, x: Tensor, gate: Tensor) -> Tensor:
     channels = walk.shape[2]
     return x * tf.reshape(gate, (-1, channels, 1, 1) if walk.nchw else (-1, 1, 1, channels))
 
@@ -281,7 +281,7 @@ LOWER: dict[type[Op], Callable[..., Tensor]] = {
     Scale: lambda walk, op, x: x * tf.constant(op.factor, x.dtype),
     LRN: _lrn,
     Widen: _widen,
-    Gate: _gate,
+    ChannelGate: _gate,
     ChannelNorm: _channel_norm,
     ChannelScale: lambda walk, op, x: x * _per_channel(walk, "gain", x),
     Slice: _slice,

@@ -18,6 +18,7 @@ from convdyno.blueprint.ops import (
     LRN,
     Act,
     Add,
+    ChannelGate,
     ChannelNorm,
     ChannelScale,
     Concat,
@@ -25,7 +26,6 @@ from convdyno.blueprint.ops import (
     Dense,
     Dropout,
     Flatten,
-    Gate,
     Input,
     Mean,
     Norm,
@@ -42,8 +42,8 @@ from convdyno.engines.contract import Walk
 from convdyno.engines.torch.weight_layout import folds
 
 FRESH = (
-    Conv, Norm, Dense, Add, Concat, Pool, LRN, Scale, Widen, Mean, Gate, ChannelNorm, ChannelScale,
-    Shuffle,
+    Conv, Norm, Dense, Add, Concat, Pool, LRN, Scale, Widen, Mean, ChannelGate, ChannelNorm,
+    ChannelScale, Shuffle,
 )  # fmt: skip
 """Ops whose output is memory of its own that their backward pass does not read again."""
 ONEDNN_BLOCK = 16
@@ -168,7 +168,7 @@ class PositionNorm(nn.LayerNorm):
         return y.movedim(-1, 1).to(x.dtype)
 
 
-class Gain(nn.Module):
+class ChannelGains(nn.Module):
     """A factor for each channel."""
 
     def __init__(self, channels: int) -> None:
@@ -184,7 +184,7 @@ OWN: dict[type[Op], Callable[..., nn.Module]] = {
     Conv: _own_conv,
     Norm: _own_norm,
     ChannelNorm: lambda op, shape: PositionNorm(shape[-1], eps=op.eps),
-    ChannelScale: lambda op, shape: Gain(shape[-1]),
+    ChannelScale: lambda op, shape: ChannelGains(shape[-1]),
     Dense: lambda op, shape: nn.Linear(shape[0], op.out, bias=op.bias),
 }
 
@@ -221,7 +221,7 @@ def _act(walk: _Walk, op: Act, x: fx.Node) -> fx.Node:
 SMOOTH = {"silu": F.silu, "hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid}
 
 
-def _gate(walk: _Walk, op: Gate, x: fx.Node, vector: fx.Node) -> fx.Node:
+def _gate(walk: _Walk, op: ChannelGate, x: fx.Node, vector: fx.Node) -> fx.Node:
     whole = slice(None)
     vector = walk.call(operator.getitem, vector, (whole, whole, None, None))
     return walk.method("mul", x, vector)
@@ -298,7 +298,7 @@ LOWER: dict[type[Op], Callable[..., fx.Node]] = {
     Scale: _scale,
     LRN: _lrn,
     Widen: lambda walk, op, x: walk.call(F.pad, x, (0, 0, 0, 0, op.before, op.after)),
-    Gate: _gate,
+    ChannelGate: _gate,
     ChannelNorm: _Walk.module,
     ChannelScale: _Walk.module,
     Slice: _slice,

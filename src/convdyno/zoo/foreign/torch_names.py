@@ -10,7 +10,7 @@ from functools import cache
 
 from convdyno.zoo.convnext import DEPTHS as CONVNEXT_DEPTHS
 from convdyno.zoo.densenet import DEPTHS as DENSE_DEPTHS
-from convdyno.zoo.efficientnet import B0, V2_S, Stage
+from convdyno.zoo.efficientnet import B0, V2_S, Blocks
 from convdyno.zoo.googlenet import MODULES
 from convdyno.zoo.mobilenet import LARGE, SMALL, Row
 from convdyno.zoo.registry import build
@@ -196,7 +196,7 @@ def _numbered(prefix: str, kinds: Iterable[str]) -> list[str]:
     return modules
 
 
-def efficientnet(network: str, stages: Sequence[Stage]) -> Names:
+def efficientnet(network: str, stages: Sequence[Blocks]) -> Names:
     """torchvision's EfficientNets."""
     modules = brick("features.0")
     for number, stage in enumerate(stages, 1):
