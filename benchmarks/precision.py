@@ -114,7 +114,9 @@ def experiment(case: Case, out: Path) -> dict[str, Any]:
         "seconds": seconds,
         "timed_share": timed / seconds,
         "contaminated": sum(b.contaminated for b in blocks) / max(1, len(blocks)),
-        "borrowed": max((r.borrowed["ratio"].freedom for r in records if r.borrowed), default=0.0),
+        "borrowed": max(
+            (r.borrowed["ratio"].freedom for r in records if "ratio" in r.borrowed), default=0.0
+        ),
     }
 
 
