@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 ROOT = Path(__file__).parents[1]
-pytest.importorskip("material", reason="mkdocs-material is not installed")
 
 
 class Page(HTMLParser):
